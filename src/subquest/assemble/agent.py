@@ -76,6 +76,8 @@ class AgentSpec(Record, kw_only=True):
     """Files attached to every question (systems with tools)."""
     tools: Sequence[Any] = ()
     """Tools of the user's: Python functions, `path.py:function`, and MCP servers as `mcp:COMMAND` or `mcp:URL`."""
+    tools_optional: bool = False
+    """Whether a system that cannot call tools goes without them; otherwise it is refused."""
     tool_options: ToolOptions = ToolOptions()
     cache: str | None = None
     """File in which calls of models, searches and pages are cached; None for no cache."""
@@ -101,6 +103,7 @@ class AgentSpec(Record, kw_only=True):
             limits=config.limits,
             prompts=config.prompts,
             tools=config.tools.use or (),
+            tools_optional=config.sources.get("tools.use") != "a flag",
             tool_options=config.tools,
             **cached | more,
         )
@@ -202,8 +205,9 @@ def build_agent(spec: AgentSpec, resources: Resources) -> System[Any]:
     settings = {**shared, **_settings(spec, system)}
     sampling = spec.sampling if isinstance(spec.sampling, Sampling) else replace(decoding, **spec.sampling)
     more: dict[str, Any] = {"cache": resources.cache} if system.uses_tools else {}
-    if system.uses_tools or resources.tools:
-        more |= {"tools": resources.tools, "tool_options": spec.tool_options.checked()}
+    tools = resources.tools if system.tool_roles or not spec.tools_optional else ()
+    if system.uses_tools or tools:
+        more |= {"tools": tools, "tool_options": spec.tool_options.checked()}
     return system(
         resources.engines,
         resources.search,

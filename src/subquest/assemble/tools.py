@@ -32,8 +32,6 @@ async def open_tools(given: Given, options: ToolOptions) -> AsyncIterator[list[F
 
 def read_tools(given: Given) -> list[FunctionTool | McpPlace]:
     """The tools as far as they are known without a connection; a UsageError names the one that cannot be one."""
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise UsageError(f"tools is a list of functions and of texts such as 'mcp:COMMAND', not {given!r:.80}")
     return [_read(tool) for tool in given]
 
 

@@ -98,6 +98,7 @@ def _run_on_model(args: argparse.Namespace, study: Study) -> int:
     datasets = _questions(study, args)
     config = with_world_index(config_from(args), args.on)
     spec = AgentSpec.from_config(config, **({"cache": None} if args.no_cache else {}))
+    spec = spec.replace(tools=())  # only some variants could call them: the comparison would not be fair
     _check(study, spec)
     out = args.out or Path(f"{study.name}.sqlite")
     with open_run(out, {"study": study.name, **run_settings(config, args)}) as store:

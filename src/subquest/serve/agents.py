@@ -50,7 +50,6 @@ class Agents:
         self._engines = models
         self._cache = cache
         self._tools = tools
-        """For the systems that can call them."""
         self.indexes = indexes
         self.replay_log: ReplayLog | None = None
         """Where episodes record the replies they got; without it they cannot be resumed."""
@@ -61,7 +60,7 @@ class Agents:
         system = self._known("system", system, self.systems)
         model = self._known("model", model, self.models)
         search = self.indexes.get(index)
-        if search is None and needs_search(system):
+        if search is None and needs_search(system) and not (self._tools and get(system).tool_roles):
             raise Problem(
                 400,
                 f"{system} searches, and there is no index here: add documents, or ask direct, which answers "
@@ -79,9 +78,8 @@ class Agents:
     def _build(self, system: str, engines: Mapping[str, Engine], search: Search | None) -> System[Any]:
         spec = self._spec
         if system != spec.system:
-            spec = spec.replace(system=system, preset="", settings={})
-        tools = self._tools if get(system).tool_roles else ()
-        return build_agent(spec, Resources(engines, search, self._cache, tools))
+            spec = spec.replace(system=system, preset="", settings={}, tools_optional=True)
+        return build_agent(spec, Resources(engines, search, self._cache, self._tools))
 
     @property
     def default_engine(self) -> Engine:

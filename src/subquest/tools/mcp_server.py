@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import shlex
@@ -186,6 +187,8 @@ class McpServer:
         except ImportError as error:
             ready.set_exception(MissingDependency(f"MCP ({error.name})", "mcp"))
             return
+        for name in ("mcp", "client"):  # what goes wrong is in the trace: no stacks on the terminal
+            logging.getLogger(name).addHandler(logging.NullHandler())
         try:
             async with mcp.Client(self._transport()) as client:
                 client.session.validate_tool_result = _accept  # type: ignore[method-assign]
@@ -273,6 +276,9 @@ class McpServer:
             said = process.last_words
             return f"{process.problem}{f': {said}' if said else ''}"
         error = _first(error)
+        if callable(wrong := getattr(error, "errors", None)):  # of pydantic
+            place = ".".join(map(str, wrong()[0]["loc"]))
+            return f"its reply does not follow the protocol: {place}: {wrong()[0]['msg']}"
         return " ".join(str(getattr(error, "message", "") or error).split())[:500] or type(error).__name__
 
 
