@@ -74,6 +74,7 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
         finally:
             await jobs.close(settings.grace)
             await agents.indexes.close()
+            await agents.close()
 
 
 def _close(store: RunStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from .._version import __version__
 from ..codec import to_dict
 from ..exports import MEDIA_TYPES, export
+from ..readers.images import can_recognise
 from ..record import Question
 from .chat import FollowUp
 from .compare import MAX_COMPARED, compare_runs
@@ -37,9 +39,13 @@ async def about(request: Request) -> Response:
             "version": __version__,
             "systems": state.agents.systems,
             "models": state.agents.models,
+            "model_details": state.agents.describe_models(),
+            "system_details": state.agents.describe_systems(),
             "indexes": state.agents.indexes.names,
             "asks": state.settings.asks,
             "read_only": state.settings.read_only,
+            "max_file": state.settings.max_file,
+            "ocr": can_recognise(),
         }
     )
 
@@ -120,10 +126,11 @@ _KEPT = ("system", "model", "index", "style", "asked", "links", "follows")
 async def _ask_again(state: State, question: Question, *, replay: str = "", **meta: str) -> Job:
     old = {name: str(question.meta.get(name, "")) for name in _KEPT}
     known = old["system"] if old["system"] in state.agents.systems else ""
+    model = old["model"] if old["model"] in state.agents.models else ""
     seed = question.meta.get("seed") if replay else None
     return await state.jobs.submit(
         question.question,
-        lambda name: state.agents.get(known, old["model"], old["index"], replay=name),
+        lambda name: state.agents.get(known, model, old["index"], replay=name),
         seed=seed if isinstance(seed, int) else None,
         replay=replay,
         **old,
@@ -207,7 +214,7 @@ async def events(request: Request) -> Response:
     after = _last_seen(request)
     job = state.jobs.get(identifier) if run == ASKED else None
     if job is not None:
-        return event_stream(live_events(job, after))
+        return event_stream(live_events(job, after, text=read_query(request, AfterEvent).text))
     return event_stream(stored_events(*await asyncio.to_thread(state.library.events, run, identifier, after)))
 
 
@@ -270,6 +277,7 @@ def _summary(job: Job) -> dict[str, Any]:
         "id": job.id,
         "status": job.status,
         "question": to_dict(job.question),
+        "seconds": round(time.monotonic() - job.started, 3) if job.started else 0.0,
         "system": job.system.name,
         "model": job.system.model_name,
     }

@@ -162,5 +162,27 @@ class StoredDocument(msgspec.Struct):
     meta: Object
 
 
+class DocumentInFile(StoredDocument):
+    before: Annotated[list[StoredDocument], Meta(description="passages of the same file before it")] = []
+    after: list[StoredDocument] = []
+    more_before: Annotated[bool, Meta(description="whether there are more before those")] = False
+    more_after: bool = False
+
+
+class FilePage(msgspec.Struct):
+    total: int
+    files: list[Object]
+    reading: Annotated[Object, Meta(description="the file that is being read")] | None = None
+
+
+class FileAdded(msgspec.Struct):
+    index: str
+    added: int
+    updated: int
+    problems: list[str]
+    notes: list[str]
+    file: Annotated[Object, Meta(description="as the index lists it")] | None = None
+
+
 class Result(msgspec.Struct):
     result: list[list[Object]]
