@@ -20,6 +20,8 @@ import pytest
 
 from subquest import models
 from subquest.cli import main
+from subquest.download import http as transfers
+from subquest.download import sizes
 from subquest.errors import OutsideError, UsageError
 from subquest.models import catalog, fetch, memory
 from subquest.models.catalog import KnownModel, ModelFile, Part
@@ -106,7 +108,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("HF_ENDPOINT", f"{site.url}/hub")
     monkeypatch.setenv("PIP_INDEX_URL", f"{site.url}/simple")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(fetch, "PAUSE", 0.001)
+    monkeypatch.setattr(transfers, "PAUSE", 0.001)
     yield site
     site.close()
 
@@ -191,7 +193,7 @@ def test_the_wrong_content_is_thrown_away(site: Site, cache: Path) -> None:
 
 def test_a_beginning_that_was_wrong_is_fetched_again(site: Site, cache: Path) -> None:
     cache.mkdir(parents=True)
-    (cache / fetch._part_name(tiny().files[0])).write_bytes(b"?" * 100_000)
+    fetch.wanted_file(tiny(), tiny().files[0]).part.write_bytes(b"?" * 100_000)
     assert models.get("tiny").read_bytes() == CONTENT
     assert held(cache) == ["tiny.gguf"]
 
@@ -279,7 +281,7 @@ def test_killed_in_the_middle(site: Site, cache: Path) -> None:
     code = "import tests.engine_embedded.test_models as t; from subquest.models import catalog, get\n"
     code += "catalog.MODELS['tiny'] = t.tiny(); get('tiny')"
     child = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
-    part = cache / fetch._part_name(tiny().files[0])
+    part = fetch.wanted_file(tiny(), tiny().files[0]).part
     deadline = time.monotonic() + 60
     while not (part.exists() and part.stat().st_size > 50_000):
         assert child.poll() is None
@@ -310,7 +312,7 @@ def test_two_at_once_fetch_it_once(site: Site, cache: Path) -> None:
 def test_no_room_is_known_before_anything_is_asked(
     site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(fetch.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 1_000_000}))
+    monkeypatch.setattr(sizes.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 1_000_000}))
     assert main(["model", "get", "tiny"]) == 2
     told = capsys.readouterr().err
     assert "no room for tiny" in told
