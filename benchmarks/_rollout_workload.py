@@ -129,15 +129,35 @@ class Totals(NamedTuple):
     seconds: float
     written: int
     read: int
+    attended: int = 0
+    """Cached tokens that decoding had to read: for each token written, the context before it."""
+    chain: int = 0
+    """Tokens of the longest episode, which must be written one after the other."""
+
+    def counts(self) -> dict[str, int]:
+        """What does not depend on the engine."""
+        return {"written": self.written, "read": self.read, "attended": self.attended, "chain": self.chain}
 
 
-async def overlapped(engine: Any, corpus: Corpus, episodes: Sequence[Script]) -> Totals:
-    """Ours: every episode is a coroutine; searches run beside generation."""
+async def overlapped(
+    engine: Any, corpus: Corpus, episodes: Sequence[Script], closed: list[Any] | None = None
+) -> Totals:
+    """Every episode is a coroutine; searches run beside generation. Sessions that end are put into `closed`."""
+    attended = 0
 
     async def turn(session: Any, length: int, seed: int) -> None:
-        await session.generate(
+        nonlocal attended
+        attended += length * session.context_tokens + length * (length - 1) // 2
+        reply = await session.generate(
             Sampling(max_tokens=length, temperature=1.0, seed=seed, stop=("</task>", "</search>"), logprobs=True)
         )
+        if len(reply.token_ids) != length:
+            raise RuntimeError(f"a turn has {len(reply.token_ids)} tokens instead of {length}: nothing to compare")
+
+    async def end(session: Any) -> None:
+        await session.close()
+        if closed is not None:
+            closed.append(session)
 
     async def execute(task: Task, seed: int) -> None:
         session = await engine.open([Message("system", instructions("executor")), Message("user", text(30, seed))])
@@ -145,7 +165,7 @@ async def overlapped(engine: Any, corpus: Corpus, episodes: Sequence[Script]) ->
         for query, length in zip(task.query_words, task.lengths[1:], strict=True):
             await session.append(await asyncio.to_thread(corpus.search, query))
             await turn(session, length, seed + length)
-        await session.close()
+        await end(session)
 
     async def episode(script: Script, seed: int) -> None:
         session = await engine.open([Message("system", instructions("planner")), Message("user", script.question)])
@@ -154,15 +174,20 @@ async def overlapped(engine: Any, corpus: Corpus, episodes: Sequence[Script]) ->
             await execute(task, seed * 5 + number)
             await session.append(text(task.lengths[-1], seed + number))
         await turn(session, script.planner_lengths[-1], seed)
-        await session.close()
+        await end(session)
 
     start = time.perf_counter()
     await asyncio.gather(*(episode(script, 1000 * n) for n, script in enumerate(episodes)))
-    return Totals(time.perf_counter() - start, *_tokens(episodes))
+    seconds = time.perf_counter() - start
+    return Totals(seconds, *_tokens(episodes), attended, max(map(_written, episodes)))
+
+
+def _written(script: Script) -> int:
+    return sum(script.planner_lengths) + sum(sum(task.lengths) for task in script.tasks)
 
 
 def _tokens(episodes: Sequence[Script]) -> tuple[int, int]:
-    written = sum(sum(s.planner_lengths) + sum(sum(t.lengths) for t in s.tasks) for s in episodes)
+    written = sum(map(_written, episodes))
     observed = DOCUMENTS_A_SEARCH * DOCUMENT_WORDS
     read = sum(
         (1 + len(s.tasks)) * PROMPT_WORDS + sum(observed * len(t.query_words) for t in s.tasks) for s in episodes

@@ -4,6 +4,7 @@
     python3 benchmarks/rollout.py --only decode,host --plot docs/rollout.svg
     PYTORCH_ALLOC_CONF=expandable_segments:True python3 benchmarks/rollout.py --only rollout
     python3 benchmarks/rollout.py --only exact --model FILE.gguf
+    subquest bench rollout --peer vllm --shape 1.5b --peer-path FOLDER      whole rollouts, vLLM's packages in FOLDER
 
 Speed does not depend on the weights' values, so without `--model` they are random, in the shape of SmolLM2-135M.
 What was measured so far is kept in the file given by `--save` after each part. The lock-step rollout allocates tensors
@@ -28,7 +29,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from _rollout_exact import greedy_equals_generate, kernels_equal_torch, logprob_gaps, peer, sampled, together
+from _rollout_peer import CONFIGS
 from _rollout_workload import Corpus, lockstep, overlapped, scripts, tokenizer
+from _shapes import SHAPES, random_source
+from _timing import bandwidth, synchronise
 
 from subquest.engine.interface import Sampling
 from subquest.engine.torch import Adapter, Source, TorchEngine, load
@@ -45,17 +49,9 @@ def say(*words: object) -> None:
     print(*words, file=sys.stderr, flush=True)
 
 
-def random_source(layers: int = 30) -> Source:
-    """SmolLM2-135M's shape with random weights."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=49_152, hidden_size=576, intermediate_size=1536, num_hidden_layers=layers, num_attention_heads=9,
-        num_key_value_heads=3, max_position_embeddings=8192, rms_norm_eps=1e-5, tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": 100_000.0}, initializer_range=0.04,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    return Source("random-135M", config, LlamaForCausalLM(config).state_dict(), tokenizer(), ())
+def _random(shape: str, device: torch.device) -> Source:
+    """Weights that are spread enough for greedy choices to be clear."""
+    return random_source(shape, tokenizer(), device, torch.float32, initializer_range=0.04)
 
 
 def make(source: Source, device: torch.device, **settings: Any) -> TorchEngine:
@@ -64,37 +60,11 @@ def make(source: Source, device: torch.device, **settings: Any) -> TorchEngine:
     return engine
 
 
-def synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def free(device: torch.device) -> None:
     """Give the memory of engines that were closed back."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """Median time of one call."""
-    work()
-    times = []
-    for _ in range(repeats):
-        synchronise(device)
-        start = time.perf_counter()
-        work()
-        synchronise(device)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
-def bandwidth(device: torch.device) -> float:
-    """Bytes a second that a large copy reads and writes."""
-    size = 1 << (31 if device.type == "cuda" else 27)
-    source = torch.empty(size, dtype=torch.uint8, device=device).random_()
-    target = torch.empty_like(source)
-    return 2 * size / seconds(lambda: target.copy_(source), device, 5)
 
 
 class Bench:
@@ -365,15 +335,29 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts to run, of {', '.join(PARTS)}")
     parser.add_argument("--model", help="a model folder or GGUF file instead of random weights")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--rollouts", type=int, default=8, help="rollouts of each of the 48 questions")
+    parser.add_argument("--shape", default="135m", choices=SHAPES, help="the shape of the random weights")
+    parser.add_argument("--peer", choices=("vllm",), help="compare whole rollouts with this engine, and nothing else")
+    parser.add_argument("--peer-path", default="", help="where the peer's packages are, as PYTHONPATH takes it")
+    parser.add_argument("--peer-configs", default="8k,16k,two", help=f"what is tried, of {', '.join(CONFIGS)}")
+    parser.add_argument("--peer-seconds", type=float, default=600, help="the longest wait for the peer")
+    parser.add_argument("--peer-logs", type=Path, help="an existing folder for the peer's logs")
+    parser.add_argument("--questions", type=int, help="questions of a whole rollout")
+    parser.add_argument("--rollouts", type=int, default=8, help="rollouts of each question")
+    parser.add_argument("--runs", type=int, default=2, help="runs of each engine that are measured beside a peer")
     parser.add_argument("--plot", type=Path, help="write the decode table as an SVG")
     parser.add_argument("--save", type=Path, help="keep the results so far in this file, after each part")
     arguments = parser.parse_args(argv)
     unknown = set(arguments.only.split(",")) - set(PARTS)
     if unknown:
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}; known are {', '.join(PARTS)}")
-    source = load(arguments.model) if arguments.model else random_source()
-    bench = Bench(source, torch.device(arguments.device), quick=arguments.quick)
+    device = torch.device(arguments.device)
+    if arguments.peer:
+        found = _beside_peer(arguments, device)
+        if arguments.save:
+            arguments.save.write_text(json.dumps(found), encoding="utf-8")
+        return found
+    source = load(arguments.model) if arguments.model else _random(arguments.shape, device)
+    bench = Bench(source, device, quick=arguments.quick)
     bench.rollouts, bench.file = arguments.rollouts, arguments.save
     for part in PARTS:
         if part in arguments.only.split(","):
@@ -387,6 +371,24 @@ def main(argv: list[str]) -> dict[str, Any]:
     for name, ratio in bench.ratios.items():
         say(f"{name}: {ratio:.2f}")
     return bench.result()
+
+
+def _beside_peer(arguments: argparse.Namespace, device: torch.device) -> dict[str, Any]:
+    from _rollout_peer import Size, compare
+
+    gpu = device.type == "cuda"
+    size = Size(arguments.questions or (48 if gpu else 2), arguments.rollouts, 30_000 if gpu else 500, arguments.runs)
+    return compare(
+        shape=arguments.shape,
+        model=arguments.model,
+        path=arguments.peer_path,
+        configs=arguments.peer_configs.split(","),
+        device=device,
+        size=size,
+        seconds=arguments.peer_seconds,
+        logs=arguments.peer_logs,
+        say=say,
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     subquest bench train --adapter runs/coda-sft-small/best          on a GPU: SmolLM2-135M, PECO steps of 48 × 8
     subquest bench train --only update,step --model random:llama     on a CPU: a tiny model, to try the script
     subquest bench train --only trl --trl ENVIRONMENT/bin/python     on a CPU: TRL in an environment of its own
+    subquest bench train --peer trl --shape 1.5b --peer-path FOLDER  on a GPU: GRPO steps with LoRA beside TRL and vLLM
 
 `step`    whole PECO steps of the recipe coda-peco-small on a generated world: seconds, and the share of each phase.
 `update`  the rollouts of the last step once more: one optimiser step on packed trajectories and on padded rows through
@@ -30,6 +31,9 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from _shapes import SHAPES
+from _train_peer import ENGINES, Size, compare
 
 from subquest.engine import Sampling
 from subquest.record import Episode, Question
@@ -275,7 +279,18 @@ def main(argv: list[str]) -> dict[str, Any]:
     )
     parser.add_argument("--only", default="step,update" if cuda else "trl", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--device", default="cuda" if cuda else "cpu")
-    parser.add_argument("--model", default="smollm2")
+    parser.add_argument(
+        "--model", default="", help="a model's name or folder; smollm2, or random weights beside a peer"
+    )
+    parser.add_argument("--peer", choices=("trl",), help="compare whole GRPO steps with this library, and nothing else")
+    parser.add_argument("--peer-path", default="", help="where the peer's packages are, as PYTHONPATH takes it")
+    parser.add_argument("--peer-engines", default="vllm", help=f"what it generates with, of {', '.join(ENGINES)}")
+    parser.add_argument("--peer-batch", type=int, default=8, help="sequences that go through the peer's model at once")
+    parser.add_argument("--peer-seconds", type=float, default=900, help="the longest wait for the peer")
+    parser.add_argument("--peer-logs", type=Path, help="an existing folder for the peer's logs")
+    parser.add_argument("--shape", default="1.5b", choices=SHAPES, help="the shape of random weights, beside a peer")
+    parser.add_argument("--rank", type=int, default=16, help="LoRA rank, beside a peer")
+    parser.add_argument("--prompt-words", type=int, default=500, help="mean words of a prompt, beside a peer")
     parser.add_argument("--adapter", default="", help="a LoRA adapter in PEFT's format to roll out with")
     parser.add_argument("--questions", type=int, default=48)
     parser.add_argument("--group", type=int, default=8)
@@ -292,6 +307,9 @@ def main(argv: list[str]) -> dict[str, Any]:
     unknown = set(args.only.split(",")) - set(PARTS)
     if unknown:
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}; known are {', '.join(PARTS)}")
+    if args.peer:
+        return _beside_peer(args)
+    args.model = args.model or "smollm2"
     bench = Bench(args)
     for part in PARTS:
         if part in args.only.split(","):
@@ -299,6 +317,24 @@ def main(argv: list[str]) -> dict[str, Any]:
     for name, ratio in bench.ratios.items():
         say(f"{name}: {ratio:.2f}")
     return {"name": "train", "figures": bench.figures, "ratios": bench.ratios}
+
+
+def _beside_peer(args: argparse.Namespace) -> dict[str, Any]:
+    size = Size(
+        args.questions, args.group, args.prompt_words, args.max_tokens, args.rank, args.steps, args.micro_tokens,
+        args.peer_batch,
+    )  # fmt: skip
+    return compare(
+        shape=args.shape,
+        model=args.model or None,
+        path=args.peer_path,
+        engines=args.peer_engines.split(","),
+        device=torch.device(args.device),
+        size=size,
+        seconds=args.peer_seconds,
+        logs=args.peer_logs,
+        say=say,
+    )
 
 
 if __name__ == "__main__":

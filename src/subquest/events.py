@@ -57,6 +57,11 @@ Listener = Callable[[Event], None]
 """Called synchronously for each event; must not block and must not raise."""
 
 
+TextListener = Callable[[str, str], None]
+"""Called with the id of a trajectory and the next piece of the turn that is being written in it. Pieces are no events:
+nobody stores them, and the turn's event has the whole text."""
+
+
 FOLLOWERS: list[Callable[[str], Listener]] = []
 """Factories of listeners, called with the id of every episode in the process; OpenTelemetry adds one if configured."""
 
@@ -64,7 +69,10 @@ FOLLOWERS: list[Callable[[str], Listener]] = []
 class EventLog:
     """Collects an episode's events and passes each on as it happens."""
 
-    def __init__(self, listener: Listener | None = None, *, episode: str = "") -> None:
+    def __init__(
+        self, listener: Listener | None = None, *, episode: str = "", on_text: TextListener | None = None
+    ) -> None:
+        self.on_text = on_text
         self.events: list[Event] = []
         self._listener = _combine([listener, *(make(episode) for make in FOLLOWERS)]) if FOLLOWERS else listener
         self._start = time.monotonic()

@@ -58,6 +58,10 @@ PUBLIC_FILES = "public_files"
 """Key in a question's `meta`: whether its files are published (as in GAIA), so not private documents."""
 
 
+UNKNOWN = "unknown"
+"""The answer of an agent that abstains, and the gold answer of questions that the documents cannot answer."""
+
+
 class Question(Record):
     """A question with what is known about its answer."""
 
@@ -76,6 +80,11 @@ class Question(Record):
     files: tuple[str, ...] = ()
     """Paths of attached files (GAIA)."""
     meta: Mapping[str, Any] = {}
+
+    @property
+    def unanswerable(self) -> bool:
+        """Whether the documents lack the answer, so that `unknown` is the right one."""
+        return self.answers == (UNKNOWN,)
 
 
 def checked_question(question: str | Question, number: int = 0) -> Question:
@@ -331,6 +340,11 @@ class Episode(Record):
     by design, and in episodes stored before this was recorded."""
     report: Report | None = None
     """The answer sentence by sentence, if it is written in sentences."""
+
+    @property
+    def stated_answer(self) -> str:
+        """The answer as a reader sees it: an agent that abstained says `unknown`."""
+        return UNKNOWN if self.stop_reason == "abstained" and not self.answer else self.answer
 
     @property
     def contexts(self) -> tuple[Trajectory, ...]:

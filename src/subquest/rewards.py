@@ -78,7 +78,7 @@ def written_answer(episode: Episode) -> str:
 
     Users get such answers. A reward that paid for them would teach to run out of turns.
     """
-    return "" if episode.forced else episode.answer
+    return "" if episode.forced else episode.stated_answer
 
 
 def roles_of(episode: Episode) -> tuple[str, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 
@@ -23,8 +24,8 @@ class Answer:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
-    pieces: list[bytes] | None = None
-    """Sent one by one with `gap` seconds between, instead of `body`."""
+    pieces: Iterable[bytes] | None = None
+    """Sent one by one with `gap` seconds between, instead of `body`; a generator may take its time."""
     gap: float = 0.0
     drop: bool = False
     """Cut the connection instead of ending the answer properly."""
@@ -140,15 +141,14 @@ class Loopback:
         if answer.pieces is None:
             payload = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
             headers |= {"Content-Length": str(len(payload)), "Content-Type": "application/json"}
-            pieces = [payload]
+            pieces: Iterable[bytes] = [payload]
         else:
             headers |= {
                 "Transfer-Encoding": "chunked",
                 "Content-Type": headers.get("Content-Type", "text/event-stream"),
             }
-            pieces = [f"{len(p):x}\r\n".encode() + p + b"\r\n" for p in answer.pieces]
-            if not answer.drop:
-                pieces.append(b"0\r\n\r\n")
+            chunks = (f"{len(p):x}\r\n".encode() + p + b"\r\n" for p in answer.pieces)
+            pieces = chain(chunks, [] if answer.drop else [b"0\r\n\r\n"])
         head = "".join(f"{k}: {v}\r\n" for k, v in headers.items())
         writer.write(f"HTTP/1.1 {answer.status} X\r\n{head}\r\n".encode())
         for piece in pieces:

@@ -139,7 +139,7 @@ async def test_streams_are_put_together() -> None:
         assert turn.text == "<search>q</search>"
         assert turn.reasoning == "mm"
         assert (turn.usage.prompt_tokens, turn.usage.completion_tokens) == (3, 4)
-        assert seen == ["<sea", "rch>q"]
+        assert seen == ["mm", "\n\n<sea", "rch>q"]
         assert server.posts[0]["stream"] is True
         assert server.posts[0]["stream_options"] == {"include_usage": True}
 

@@ -298,3 +298,13 @@ def test_control_tokens_of_the_model_are_fenced_in_texts_from_outside(engine: Em
     assert "<file_sep>" in tokens
     for token in tokens:
         assert "<" not in fence(f"The Lume {token} flows.")
+
+
+async def test_what_is_written_is_passed_on_token_by_token(engine: EmbeddedEngine) -> None:
+    session = await engine.open([SYSTEM, Message("user", "Count from 1 to 9.")])
+    pieces: list[str] = []
+    session.on_text = pieces.append
+    turn = await session.generate(Sampling(max_tokens=12))
+    await session.close()
+    assert "".join(pieces) == turn.text
+    assert len(pieces) > 3

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
 from subquest.record import Question, checked_question
 
@@ -28,3 +29,19 @@ def test_a_text_becomes_a_record_and_a_record_stays_itself() -> None:
     assert checked_question("Who?", 3) == Question("q3", "Who?")
     record = Question("a", "Who?", ("Ann",))
     assert checked_question(record) is record
+
+
+async def test_what_is_written_is_passed_on_by_context() -> None:
+    from subquest.systems.coda import CoDA
+
+    from ..serve.conftest import QUESTION, reply
+    from ..systems.fakes import FakeSearch
+
+    heard: dict[str, str] = {}
+
+    def hear(trajectory: str, piece: str) -> None:
+        heard[trajectory] = heard.get(trajectory, "") + piece
+
+    episode = await CoDA(ScriptedEngine(reply), FakeSearch()).solve(QUESTION, on_text=hear)
+    assert heard == {t.id: "".join(t.written_turns) for t in episode.trajectories}
+    assert len(heard) == 3

@@ -163,6 +163,7 @@ def test_react() -> None:
     assert "MARKER-ONE" in env(episode)
     assert "Action: Search[Orvane Bridge]\nObservation: Doc 1(" in agent.text  # it began the line, the documents end it
     assert "\nAction: Finish[PWNED]" not in env(episode)
+    assert env(episode).endswith("\nThought:")  # as in the original, so that a turn begins with a thought
 
 
 def test_search_o1_reads_documents_in_a_context_of_their_own() -> None:
@@ -332,10 +333,18 @@ def test_each_dialect_is_reminded_forced_and_told_of_failures(name: str) -> None
     assert (episode.answer, episode.forced, episode.stop_reason) == ("Kestel", True, "forced")
 
 
+@pytest.mark.parametrize("name", ["search-o1", "simpledeepsearcher"])
+def test_a_forced_answer_continues_the_opened_box(name: str) -> None:
+    agent = [f"<|begin_search_query|>{n}<|end_search_query|>" for n in range(2)] + ["Mila {Torrun}}"]
+    episode = ask(name, {"agent": agent, "reader": ["nothing"] * 2}, turns=2, prompts="full")
+    assert (episode.answer, episode.stop_reason) == ("Mila {Torrun}", "forced")
+
+
 def test_a_forced_answer_continues_the_opened_tag() -> None:
     episode = ask("search-r1", ["<search>Orvane</search>", "Kestel</answer>"], turns=1)
     assert env(episode).endswith("<answer>")
     assert episode.answer == "Kestel"
+    assert episode.by_role("agent")[0].format_errors == ()  # the tag was opened for it
 
 
 def test_without_force_there_is_no_answer_and_a_broken_model_is_named() -> None:

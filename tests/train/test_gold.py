@@ -1,5 +1,6 @@
 """Gold traces: the real systems with a teacher in the model's place, on a real index of a small world."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from subquest.systems.baselines.teacher import DirectTeacher
 from subquest.systems.coda.teacher import CoDATeacher
 from subquest.train.data import load_material, open_search
 from subquest.train.facts import Fact, facts_of, plan_of, query
-from subquest.train.gold import GoldTeacher, View, teacher_for
+from subquest.train.gold import GiveUp, GoldTeacher, View, teacher_for
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart
 from subquest.train.teacher import Traces, make_traces
@@ -300,3 +301,65 @@ def test_the_teacher_without_search_needs_no_plan() -> None:
     teacher = teacher_for("direct", Question("q", "Who?", ("Ada", "Ada L.")))
     assert isinstance(teacher, DirectTeacher)
     assert teacher_for("direct", Question("q", "Who?")) == "no gold answer"
+
+
+PAIR = Question(
+    "q",
+    "Which film's director was born first, Grey or Blue?",
+    ("Blue",),
+    type="bridge-comparison",
+    decomposition=(
+        Step("Who directed Grey?", "Ann", "Grey"),
+        Step("Who directed Blue?", "Bo", "Blue"),
+        Step("When was #1 born?", "1931", "Ann"),
+        Step("When was #2 born?", "1928", "Bo"),
+    ),
+)
+
+
+def test_the_full_prompt_gets_tasks_together_and_plain_thoughts() -> None:
+    teacher = teacher_for("coda", PAIR)
+    assert isinstance(teacher, CoDATeacher)
+    shown = (Segment("prompt", "Asked: x\n<task>y</task>", role="assistant"),)
+    first = teacher.reply(View("planner", shown))
+    assert first == (
+        "Needed: 1. Who directed Grey? 2. Who directed Blue? 3. When was #1 born? 4. When was #2 born?\n"
+        "<task>Who directed Grey?</task>\n<task>Who directed Blue?</task>"
+    )
+    assert teacher.read(teacher.facts[0], "Doc 1(Title: Grey) Grey was directed by Ann.")
+    assert teacher.read(teacher.facts[1], "Doc 1(Title: Blue) Blue was directed by Bo.")
+    second = teacher.reply(View("planner", (*shown, Segment("agent", first))))
+    assert second == (
+        "Known: Who directed Grey? Ann; Who directed Blue? Bo. Still needed: When was Ann born? When was Bo born?\n"
+        "<task>When was Ann born?</task>\n<task>When was Bo born?</task>"
+    )
+    last = teacher.reply(View("planner", (*shown, Segment("agent", first), Segment("agent", second))))
+    assert last.endswith("the earlier of 1931 and 1928 is 1928: Blue\n<answer>Blue</answer>")
+    assert "<think>" not in last
+
+
+@pytest.mark.parametrize("prompts", ["compact", "full"])
+def test_apex_decides_with_one_word_whether_more_is_needed(
+    prompts: str, index: Index, world: World, vocabulary: Vocabulary
+) -> None:
+    replies = [
+        after.text
+        for e in traces("apex", world, index, vocabulary, prompts=prompts).episodes
+        for t in e.by_role("executor")
+        for before, after in itertools.pairwise(t.segments)
+        if before.kind == "env" and "one word: yes or no" in before.text
+    ]
+    assert replies
+    assert set(replies) <= {"yes", "no"}
+
+
+def test_rag_reads_its_own_documents_and_not_those_of_the_example() -> None:
+    prompt = "<documents>Doc 1(Title: Tor) Tor is old.</documents>\nQuestion: Is Tor old?"
+    asked = "<documents>Doc 1(Title: Blue) Ada made Blue.</documents>\nQuestion: Who made Blue?"
+    question = Question("q", "Who made Blue?", ("Ada",), decomposition=(Step("Who made Blue?", "Ada", "Red"),))
+    teacher = teacher_for("rag", question)
+    assert not isinstance(teacher, str)
+    shown = (Segment("prompt", prompt, role="user"), Segment("prompt", asked, role="user"))
+    assert teacher.reply(View("agent", shown)) == "<answer>Ada</answer>"
+    with pytest.raises(GiveUp):
+        teacher.reply(View("agent", (Segment("prompt", asked, role="user"), Segment("prompt", prompt, role="user"))))

@@ -43,7 +43,7 @@ def index(world: Material, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def test_yes_supports_and_no_does_not(world: Material, index: Index) -> None:
-    made = list(judging.judgements(*world, index))
+    made = list(judging.judgements(world.questions, world.documents, index))
     asked = {group[0].query for _, group in made}
     assert {q.question for q in world.questions} & asked
     steps = 0

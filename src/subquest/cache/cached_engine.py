@@ -19,10 +19,12 @@ from ..engine.interface import (
     Message,
     Mode,
     OnRetry,
+    OnText,
     ReportsRetries,
     RoleAware,
     Sampling,
     Session,
+    StreamsText,
     TakesTurns,
 )
 from ..record import Segment
@@ -135,6 +137,15 @@ class CachedSession:
     def on_retry(self, hook: OnRetry | None) -> None:
         if isinstance(self._inner, ReportsRetries):
             self._inner.on_retry = hook
+
+    @property
+    def on_text(self) -> OnText | None:
+        return self._inner.on_text if isinstance(self._inner, StreamsText) else None
+
+    @on_text.setter
+    def on_text(self, hook: OnText | None) -> None:
+        if isinstance(self._inner, StreamsText):
+            self._inner.on_text = hook
 
     async def generate(self, sampling: Sampling) -> Generation:
         if sampling.temperature > 0 and sampling.seed is None and not self._engine.sampled:

@@ -148,15 +148,11 @@ def _no_index(systems: Sequence[str], index: str | None) -> str:
 
 def warn_of_untrained(systems: Sequence[str], model: str | Mapping[str, str] | None) -> None:
     """Say so where the embedded model is to run a system that it was not trained for: it is slow and answers badly."""
-    from ..models import TRAINED_SYSTEMS
+    from ..assemble.suitability import untrained_embedded
 
-    untrained = [name for name in systems if name not in (*TRAINED_SYSTEMS, "direct", "cot")]
-    if untrained and model in (None, "embedded", "smollm2"):
-        print(
-            f"subquest: the embedded model was trained for {', '.join(TRAINED_SYSTEMS)}; for {untrained[0]} it is too "
-            "small: give a stronger one with --model",
-            file=sys.stderr,
-        )
+    reasons = [reason for name in systems if (reason := untrained_embedded(name))]
+    if reasons and model in (None, "embedded", "smollm2"):
+        print(f"subquest: {reasons[0]}: give a stronger one with --model", file=sys.stderr)
 
 
 def roles_from(args: argparse.Namespace) -> dict[str, RoleSpec]:

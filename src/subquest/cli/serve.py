@@ -25,6 +25,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_server_options(parser)
     add_agent_options(parser)
     add_library_options(parser)
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="of `subquest runs calibrate`: answers say in words how likely they are right",
+    )
     limits = parser.add_argument_group("limits of the server")
     limits.add_argument("--running", type=int, default=4, metavar="N", help="episodes at a time (default: 4)")
     limits.add_argument("--queued", type=int, default=32, metavar="N", help="questions that may wait (default: 32)")
@@ -36,6 +41,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--stall", type=float, default=10.0, metavar="S", help="log all stacks if nothing moves so long (0: never)"
     )
     limits.add_argument("--read-only", action="store_true", help="accept no documents")
+    limits.add_argument("--no-model-form", action="store_true", help="the model cannot be set on the page")
+    limits.add_argument(
+        "--admin-token-file",
+        metavar="FILE",
+        type=Path,
+        help="contains the token of those who may set the model on the page; SUBQUEST_ADMIN_TOKEN does as well",
+    )
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -112,13 +124,10 @@ def _loop_factory() -> Any:
 
 
 def settings_from_args(args: argparse.Namespace) -> Settings:
+    from ..metrics.confidence import read_calibrations
     from ..serve.settings import Settings
 
-    token = os.environ.get("SUBQUEST_TOKEN", "")
-    if args.token_file is not None:
-        token = read_text(args.token_file, "--token-file").strip()
-        if not token:
-            raise UsageError(f"--token-file {args.token_file}: it is empty")
+    calibration = config_from(args).calibration
     for name in ("running", "queued", "asks_per_minute"):
         if getattr(args, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be 1 or more")
@@ -130,9 +139,12 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
         indexes=args.indexes,
         host=args.host,
         port=args.port,
-        token=token,
+        token=_token("SUBQUEST_TOKEN", "--token-file", args.token_file),
+        admin_token=_token("SUBQUEST_ADMIN_TOKEN", "--admin-token-file", args.admin_token_file),
+        model_form=not args.no_model_form,
         allowed_hosts=tuple(args.allow_host),
         proxies=tuple(args.proxy),
+        calibrations=read_calibrations(calibration) if calibration else None,
         running=args.running,
         queued=args.queued,
         asks_per_minute=args.asks_per_minute,
@@ -140,6 +152,15 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
         stall=args.stall,
         read_only=args.read_only,
     )
+
+
+def _token(variable: str, option: str, file: Path | None) -> str:
+    if file is None:
+        return os.environ.get(variable, "")
+    token = read_text(file, option).strip()
+    if not token:
+        raise UsageError(f"{option} {file}: it is empty")
+    return token
 
 
 def runs_folder(args: argparse.Namespace) -> Path:
@@ -156,7 +177,7 @@ async def agents_for(args: argparse.Namespace, settings: Settings) -> AsyncItera
 
     spec = spec_from(args)
     first = {_index_name(spec.index): spec.index} if spec.index else {}
-    more_models = pairs("--also-model", args.also_model, ["default"])
+    more_models = pairs("--also-model", args.also_model, ["default", "page"])
     more_indexes = pairs("--also-index", args.also_index, list(first))
     async with open_agents(spec, dict(more_models), {**first, **dict(more_indexes)}, settings) as agents:
         yield agents

@@ -224,6 +224,7 @@ class Retry:
 
 
 OnRetry = Callable[[Retry], None]
+OnText = Callable[[str], None]
 
 
 @runtime_checkable
@@ -231,6 +232,16 @@ class ReportsRetries(Protocol):
     """A session that reports its retries, so that the runtime can turn them into events."""
 
     on_retry: OnRetry | None
+
+
+@runtime_checkable
+class StreamsText(Protocol):
+    """A session that passes on what the model writes while it writes it.
+
+    The pieces are for people to watch: they may hold a thought that the turn does not, and lack a stop string. After a
+    retry the turn begins again."""
+
+    on_text: OnText | None
 
 
 def estimate_tokens(text: str) -> int:

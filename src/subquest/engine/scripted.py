@@ -24,7 +24,7 @@ from pathlib import Path
 from ..errors import ContextOverflow, DataError, EngineRefused, UsageError
 from ..input_file import is_text, parse_json, read_text
 from ..record import Segment, Usage
-from .interface import FinishReason, Generation, Message, Mode, Sampling, cut_at_stop, estimate_tokens
+from .interface import FinishReason, Generation, Message, Mode, OnText, Sampling, cut_at_stop, estimate_tokens
 
 VOCABULARY = 32_768
 END_ID = 0
@@ -202,6 +202,8 @@ class ScriptedSession:
         self._turn = 0
         self._tokens = 0
         self._read = 0
+        self.on_text: OnText | None = None
+        """Called with each word of a reply."""
         self._closed = False
         self._segments: list[Segment] = []
         for message in messages:
@@ -225,6 +227,9 @@ class ScriptedSession:
         text, ids, finish = self._cut_at_length(text, finish, sampling.max_tokens)
         if finish == "length":
             stop = ""
+        if self.on_text is not None:
+            for word in _WORD.findall(text):
+                self.on_text(word)
         logprobs = tuple(map(word_logprob, ids)) if sampling.logprobs and self._engine.token_ids else None
         prompt, cached = self._tokens, self._read
         self._add(Segment("agent", text, ids, logprobs, role="assistant"))

@@ -13,7 +13,7 @@ def score(episode: Episode) -> dict[str, float]:
     usage = episode.usage
     failed = episode.stop_reason == "failed"
     scores: dict[str, float] = {
-        **score_answer(episode.answer, episode.question.answers)._asdict(),
+        **score_answer(episode.stated_answer, episode.question.answers)._asdict(),
         "forced": float(episode.forced and not failed),  # version 0.1 marked failed episodes as forced too
         "failed": float(failed),
         "no_answer": float(not episode.answer),

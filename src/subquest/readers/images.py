@@ -7,6 +7,7 @@ import io
 import shutil
 import subprocess
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any, BinaryIO
 
 from ..errors import DataError, MissingDependency, ToolError
@@ -14,6 +15,11 @@ from .part import Part
 
 PIXELS = 40_000_000
 """Larger images are refused: a small file can hold an image that fills the memory."""
+
+
+def can_recognise() -> bool:
+    """Whether text in images can be read here."""
+    return find_spec("rapidocr") is not None or shutil.which("tesseract") is not None
 
 
 def read_image(file: BinaryIO) -> Iterator[Part]:

@@ -30,6 +30,7 @@ from .collection import Collection
 from .dense import Dense
 from .embedding import Encode, complete, embed, embed_with, pending, publish_vectors, record_encoder, recorded_encoder
 from .encoder import Encoder, EncoderSpec, open_named, parse
+from .files import Files
 from .filters import Filter, allowed_numbers, conditions_of, hidden_bits
 from .fusion import Fusion
 from .generation import RETRIES, Generation, open_newest
@@ -238,6 +239,11 @@ class Index(Collection):
     def tables(self) -> Tables:
         """The whole tables of the files in the index, for SQL queries."""
         return Tables(self.path, lambda: self._reader.db)
+
+    @property
+    def files(self) -> Files:
+        """The files that the index was made from."""
+        return Files(self.path, lambda: self._reader.db)
 
     def documents(self) -> Iterator[Document]:
         """All documents in the order they were added, read in bounded memory."""

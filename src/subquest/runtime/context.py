@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -24,6 +25,8 @@ from .rendering import cut_to_tokens, render_documents
 from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, explain_unfinished, join_turns, replace_turn
 from .turn import Turn, explain_cut
 from .window import Shown, Text, Transcript, missing_tokens, remove_documents
+
+_OPENED = re.compile(r"<(\w+)>\s*\Z")
 
 FORCED_SECONDS = 30.0
 """What a forced final turn may take once the time limit has run out."""
@@ -214,6 +217,8 @@ class Context:
             self.run.fail("engine", error, self)
             return ""
         self.forced = True
+        if opened := _OPENED.search(instruction):  # its end is no mistake of the model
+            self.format_errors = [e for e in self.format_errors if e != f"</{opened[1]}> without <{opened[1]}>"]
         block = turn.parsed.last(*tags)
         return block.content if block else turn.parsed.outside
 

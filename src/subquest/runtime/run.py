@@ -162,6 +162,8 @@ class Run:
         session = await engine.open(messages, mode=mode)
         if hasattr(session, "on_retry"):  # the protocol `ReportsRetries`; isinstance() would cost twenty times as much
             session.on_retry = lambda retry: self._note_retry(place, retry)
+        if (on_text := self.events.on_text) is not None and hasattr(session, "on_text"):  # `StreamsText`
+            session.on_text = lambda piece: on_text(place, piece)
         return session
 
     def _note_retry(self, place: str, retry: Retry) -> None:

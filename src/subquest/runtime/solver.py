@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from ..errors import UsageError
-from ..events import Event, Listener
+from ..events import Event, Listener, TextListener
 from ..process import run_sync
 from ..record import Episode, Question, Style, checked_question
 
@@ -22,6 +22,7 @@ class Solver:
         seed: int | None = None,
         id: str | None = None,
         style: Style | None = None,
+        on_text: TextListener | None = None,
     ) -> Episode:
         """One episode."""
         raise NotImplementedError(f"{type(self).__name__} does not define solve()")

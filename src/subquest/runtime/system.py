@@ -18,7 +18,7 @@ from ..codec import checked, to_dict
 from ..engine import Engine, Message, RoleAware, Sampling
 from ..engine.actions import Action, CallsTools
 from ..errors import OutsideError, UsageError
-from ..events import SCHEMA_VERSION, EventLog, Listener
+from ..events import SCHEMA_VERSION, EventLog, Listener, TextListener
 from ..limits import Limits
 from ..record import STYLES, Document, Episode, Question, Style, checked_question
 from ..retrieval.search import Search
@@ -51,6 +51,10 @@ class System(Solver, Generic[S]):
     """
 
     name: ClassVar[str] = ""
+    description: ClassVar[str] = ""
+    """One line for somebody who chooses between systems."""
+    needs_training: ClassVar[bool] = False
+    """Whether it is made for a model that was trained on its format; others only follow its prompt."""
     roles: ClassVar[tuple[str, ...]] = ()
     Settings: ClassVar[type[Any]] = NoSettings
     sampling: ClassVar[Sampling] = Sampling()
@@ -205,15 +209,16 @@ class System(Solver, Generic[S]):
         seed: int | None = None,
         id: str | None = None,
         style: Style | None = None,
+        on_text: TextListener | None = None,
     ) -> Episode:
         """One episode. Failures of models and searches are recorded in it; only defects and wrong usage raise.
 
-        `style` is that of this answer, in place of the system's.
+        `style` is that of this answer, in place of the system's. `on_text` gets what models write while they write it.
         """
         question = checked_question(question)
         style = self._checked_style(style or self.style)
         identifier = id or uuid.uuid4().hex
-        events = EventLog(listener, episode=identifier)
+        events = EventLog(listener, episode=identifier, on_text=on_text)
         additions = {self._answering: self.prompts.text("abstain")} if self.abstain else {}
         limits = self._limits.get("", Limits())
         run = Run(question, self.setup, self.search, events, limits, seed, additions=additions)

@@ -21,7 +21,7 @@ from .settings import Settings
 OPEN = frozenset({"/", "/health", "/favicon.svg"})
 """Paths that need no token: they contain nothing private."""
 OPEN_FOLDER = "/assets/"
-ASKING = frozenset({"/v1/chat/completions", "/api/ask"})
+ASKING = frozenset({"/v1/chat/completions", "/api/ask", "/api/model/try"})
 _AGAIN = re.compile(r"/api/episodes/[^/]+/(again|resume)")
 
 _POLICY = (
@@ -45,7 +45,6 @@ class AccessControl:
         self._app = app
         self._settings = settings
         self._hosts = settings.hosts
-        self._token = settings.token.encode()
         self._rate = Rate(settings.asks_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,15 +68,14 @@ class AccessControl:
         if origin is not None and _host_and_port(origin) != host.lower():
             raise Problem(403, "requests from pages of other sites are refused", code="origin")
         path = scope["path"]
-        if self._token and path not in OPEN and not path.startswith(OPEN_FOLDER):
-            scheme, _, shown = headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(shown.strip().encode(), self._token):
-                raise Problem(
-                    401,
-                    "a token is needed: Authorization: Bearer TOKEN",
-                    code="unauthorized",
-                    headers={"WWW-Authenticate": "Bearer"},
-                )
+        closed = self._settings.token and path not in OPEN and not path.startswith(OPEN_FOLDER)
+        if closed and not shows_token(headers, self._settings.token, self._settings.admin_token):
+            raise Problem(
+                401,
+                "a token is needed: Authorization: Bearer TOKEN",
+                code="unauthorized",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
         if scope["method"] == "POST" and (path in ASKING or _AGAIN.fullmatch(path)):
             client = scope.get("client") or ("", 0)
             if wait := self._rate.take(client[0]):
@@ -87,6 +85,13 @@ class AccessControl:
                     code="rate_limit",
                     headers={"Retry-After": f"{wait:.0f}"},
                 )
+
+
+def shows_token(headers: Headers, *tokens: str) -> bool:
+    """Whether a request shows one of the tokens."""
+    scheme, _, shown = headers.get("authorization", "").partition(" ")
+    known = [hmac.compare_digest(shown.strip().encode(), token.encode()) for token in tokens if token]
+    return scheme.lower() == "bearer" and any(known)
 
 
 def _with_security_headers(send: Send) -> Send:

@@ -6,26 +6,44 @@ A request names what the server has; it can never bring its own path, address or
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
-from ..assemble import AgentSpec, Resources, build_agent, open_resources, open_search, preview_agent
+from ..assemble import (
+    AgentSpec,
+    EngineOptions,
+    Resources,
+    build_agent,
+    open_engines,
+    open_resources,
+    open_search,
+    preview_agent,
+)
 from ..assemble.search import close_search
-from ..cache import Cache
+from ..assemble.suitability import unsuited
+from ..cache import Cache, CachedEngine
 from ..engine import Engine
-from ..errors import suggest
+from ..errors import UsageError, suggest
 from ..retrieval.search import Search
 from ..runtime.system import System
+from ..systems.registry import get as system_named
 from ..systems.registry import names as system_names
 from ..systems.registry import needs_search
+from . import model_settings
 from .episode_view import Piece
 from .indexes import Indexes
+from .model_settings import ModelSettings
 from .replay import ReplayLog
 from .replies import Problem
 from .settings import Settings
 
 PREFIX = "subquest-"
+PAGE = "page"
+"""The name of the model that was set on the page. It comes first, so it is the default."""
+log = logging.getLogger("subquest.serve")
 
 
 class Agents:
@@ -43,13 +61,70 @@ class Agents:
         alone; the rest of it is for all systems."""
         self._spec = spec
         self.systems = list(systems)
-        self.models = list(models)
+        self._own = models
         self._engines = models
+        self.page_model: ModelSettings | None = None
+        """What was set on the page."""
+        self.changing, self.trying = asyncio.Lock(), asyncio.Lock()
+        """Held while the model is being set, and while one is being tried."""
+        self._opened: list[Engine] = []
+        """Engines of models that were set on the page; episodes in progress may still use earlier ones."""
         self._cache = cache
         self.indexes = indexes
         self.replay_log: ReplayLog | None = None
         """Where episodes record the replies they got; without it they cannot be resumed."""
         self._built: dict[tuple[str, str, str], System[Any]] = {}
+
+    @property
+    def models(self) -> list[str]:
+        return list(self._engines)
+
+    def set_model(self, settings: ModelSettings | None) -> None:
+        """Use the model that was set on the page, or without one the server's own. Episodes in progress go on."""
+        if settings is None:
+            self._engines = self._own
+        else:
+            engines = open_engines({"": settings.name}, settings.options(self._spec.engine))
+            self._opened += engines.values()
+            if self._cache is not None:
+                engines = {role: CachedEngine(engine, self._cache) for role, engine in engines.items()}
+            self._engines = {PAGE: engines, **self._own}
+        self.page_model = settings
+        self._built = {key: agent for key, agent in self._built.items() if key[1] != PAGE}
+
+    async def close(self) -> None:
+        for engine in self._opened:
+            await engine.close()
+        self._opened.clear()
+
+    def describe_models(self) -> list[dict[str, Any]]:
+        """Each model with its address, what it reads and acts by, and the systems that do not suit it."""
+        out = []
+        for name, engines in self._engines.items():
+            bare = [getattr(engine, "engine", engine) for engine in engines.values()]
+            addresses = [endpoint.base_url for one in bare if (endpoint := getattr(one, "endpoint", None)) is not None]
+            reasons = {system: unsuited(system, bare[0]) for system in self.systems if bare}
+            out.append(
+                {
+                    "name": name,
+                    "model": ", ".join(dict.fromkeys(engine.name for engine in engines.values())),
+                    "address": ", ".join(dict.fromkeys(addresses)),
+                    "protocol": getattr(bare[0], "protocol", "tags") if bare else "tags",
+                    "prompts": self._prompts(name) or "",
+                    "unsuited": {system: reason for system, reason in reasons.items() if reason},
+                }
+            )
+        return out
+
+    def describe_systems(self) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "description": system_named(name).description, "searches": needs_search(name)}
+            for name in self.systems
+        ]
+
+    def _prompts(self, model: str) -> str | None:
+        """The set of prompts for a model, where one was chosen."""
+        return self.page_model.prompts or None if model == PAGE and self.page_model else self._spec.prompts
 
     def get(self, system: str = "", model: str = "", index: str = "", *, replay: str = "") -> System[Any]:
         """An agent by the names of its parts; `replay` is the name under which it records replies and repeats them."""
@@ -65,17 +140,21 @@ class Agents:
             )
         if replay and self.replay_log is not None:
             engines = self.replay_log.engines(replay, self._engines[model])
-            return self._build(system, engines, self.replay_log.search(replay, search))
+            return self._build(system, model, engines, self.replay_log.search(replay, search))
         key = (system, model, index)
         if key not in self._built or self._built[key].search is not search:
-            self._built[key] = self._build(system, self._engines[model], search)
+            self._built[key] = self._build(system, model, self._engines[model], search)
         return self._built[key]
 
-    def _build(self, system: str, engines: Mapping[str, Engine], search: Search | None) -> System[Any]:
-        spec = self._spec
+    def _build(self, system: str, model: str, engines: Mapping[str, Engine], search: Search | None) -> System[Any]:
+        spec = self._spec.replace(prompts=self._prompts(model))
         if system != spec.system:
             spec = spec.replace(system=system, preset="", settings={})
         return build_agent(spec, Resources(engines, search, self._cache))
+
+    @property
+    def engine_options(self) -> EngineOptions:
+        return self._spec.engine
 
     @property
     def default_engine(self) -> Engine:
@@ -135,4 +214,10 @@ async def open_agents(
             models[name], cache = opened.engines, opened.cache
         order = [spec.system, *(name for name in system_names() if name != spec.system)]
         offered = Indexes(searches, settings.indexes, read_only=settings.read_only)
-        yield Agents(spec, order, models, offered, cache)
+        agents = Agents(spec, order, models, offered, cache)
+        if settings.who_sets_model != "nobody":
+            try:
+                agents.set_model(model_settings.load(settings.runs))
+            except UsageError as error:
+                log.warning("the model that was set on the page is not used: %s", error)
+        yield agents

@@ -67,13 +67,19 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
             },
         )
         app.state.subquest = State(
-            settings, agents, jobs, RunLibrary(settings.runs), counters, LoopWatch(settings.stall)
+            settings,
+            agents,
+            jobs,
+            RunLibrary(settings.runs, settings.calibrations),
+            counters,
+            LoopWatch(settings.stall),
         )
         try:
             yield app
         finally:
             await jobs.close(settings.grace)
             await agents.indexes.close()
+            await agents.close()
 
 
 def _close(store: RunStore) -> None:

@@ -69,7 +69,7 @@ async def completions(request: Request) -> Response:
     finally:
         await state.jobs.cancel(job)
     episode = answered(job)
-    message: dict[str, Any] = {"role": "assistant", "content": said(episode)}
+    message: dict[str, Any] = {"role": "assistant", "content": episode.stated_answer}
     message["reasoning_content"] = "".join(filter(None, map(step, job.events)))
     return Json(
         {
@@ -109,7 +109,7 @@ async def _chunks(state: State, job: Job, name: str, with_usage: bool) -> AsyncI
         except Problem as problem:
             yield frame({"error": {"message": str(problem), "type": "server_error", "code": problem.code}})
             return
-        yield chunk({"content": said(episode)})
+        yield chunk({"content": episode.stated_answer})
         yield chunk({}, _finish(episode), subquest=details(episode))
         if with_usage:
             yield frame({**head, "choices": [], "usage": usage(episode)})
@@ -190,11 +190,6 @@ def usage(episode: Episode) -> dict[str, Any]:
         "total_tokens": spent.prompt_tokens + spent.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": spent.cached_tokens},
     }
-
-
-def said(episode: Episode) -> str:
-    """What a reader sees; an agent that may abstain says so."""
-    return "unknown" if episode.stop_reason == "abstained" and not episode.answer else episode.answer
 
 
 def details(episode: Episode) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection
 from typing import Any
 
@@ -12,10 +13,11 @@ from starlette.responses import Response
 from .._version import __version__
 from ..codec import to_dict
 from ..exports import MEDIA_TYPES, export
+from ..readers.images import can_recognise
 from ..record import Question
 from .chat import FollowUp
 from .compare import MAX_COMPARED, compare_runs
-from .episode_view import as_html, episode_view
+from .episode_view import as_html
 from .jobs import Job
 from .replies import Json, Problem
 from .requests import AfterEvent, AfterStep, Ask, Paging, ReportFormat, RunNames, read_body, read_query
@@ -37,9 +39,13 @@ async def about(request: Request) -> Response:
             "version": __version__,
             "systems": state.agents.systems,
             "models": state.agents.models,
+            "model_details": state.agents.describe_models(),
+            "system_details": state.agents.describe_systems(),
             "indexes": state.agents.indexes.names,
             "asks": state.settings.asks,
             "read_only": state.settings.read_only,
+            "max_file": state.settings.max_file,
+            "ocr": can_recognise(),
         }
     )
 
@@ -48,6 +54,8 @@ async def ask(request: Request) -> Response:
     state = state_of(request)
     body = await read_body(request, Ask, state.settings.max_body)
     question = FollowUp((), body.question)
+    if body.beside and await asyncio.to_thread(state.library.asked, body.beside) is None:
+        raise Problem(404, f"nothing was asked under {body.beside!r}")
     if body.follows:
         question = await asyncio.to_thread(_with_earlier, state, body.follows, body.question)
     job = await state.jobs.submit(
@@ -59,6 +67,7 @@ async def ask(request: Request) -> Response:
         index=body.index,
         style=body.style,
         follows=body.follows,
+        beside=body.beside,
         **question.meta,
     )
     return _accepted(job)
@@ -113,17 +122,18 @@ async def _asked(request: Request) -> tuple[State, Question]:
     return state, question
 
 
-_KEPT = ("system", "model", "index", "style", "asked", "links", "follows")
+_KEPT = ("system", "model", "index", "style", "asked", "links", "follows", "beside")
 """What a question that is asked again takes over from the first time."""
 
 
 async def _ask_again(state: State, question: Question, *, replay: str = "", **meta: str) -> Job:
     old = {name: str(question.meta.get(name, "")) for name in _KEPT}
     known = old["system"] if old["system"] in state.agents.systems else ""
+    model = old["model"] if old["model"] in state.agents.models else ""
     seed = question.meta.get("seed") if replay else None
     return await state.jobs.submit(
         question.question,
-        lambda name: state.agents.get(known, old["model"], old["index"], replay=name),
+        lambda name: state.agents.get(known, model, old["index"], replay=name),
         seed=seed if isinstance(seed, int) else None,
         replay=replay,
         **old,
@@ -154,7 +164,7 @@ async def episode(request: Request) -> Response:
     if job is None:
         return Json(await asyncio.to_thread(state.library.episode, run, identifier))
     if job.episode is not None:
-        return Json({**episode_view(job.episode), "status": job.status, "run": ASKED})
+        return Json({**state.library.view(job.episode), "status": job.status, "run": ASKED})
     return Json({**_summary(job), "run": ASKED, "events": [to_dict(event) for event in job.events]})
 
 
@@ -163,6 +173,28 @@ async def tokens(request: Request) -> Response:
     state = state_of(request)
     run, identifier = request.path_params.get("run", ASKED), request.path_params["id"]
     return Json(await asyncio.to_thread(state.library.tokens, run, identifier, state.agents.pieces))
+
+
+async def thread(request: Request) -> Response:
+    """The conversation that a question belongs to, turn by turn; what was asked side by side is one turn."""
+    turns = await asyncio.to_thread(state_of(request).library.thread, request.path_params["id"])
+    return Json(
+        {
+            "turns": [
+                {
+                    "asked": turn[0].meta.get("asked") or turn[0].question,
+                    "episodes": [
+                        {
+                            "id": question.id,
+                            **{name: question.meta.get(name, "") for name in ("system", "model", "index", "style")},
+                        }
+                        for question in turn
+                    ],
+                }
+                for turn in turns
+            ]
+        }
+    )
 
 
 async def siblings(request: Request) -> Response:
@@ -207,7 +239,7 @@ async def events(request: Request) -> Response:
     after = _last_seen(request)
     job = state.jobs.get(identifier) if run == ASKED else None
     if job is not None:
-        return event_stream(live_events(job, after))
+        return event_stream(live_events(job, after, text=read_query(request, AfterEvent).text))
     return event_stream(stored_events(*await asyncio.to_thread(state.library.events, run, identifier, after)))
 
 
@@ -270,6 +302,7 @@ def _summary(job: Job) -> dict[str, Any]:
         "id": job.id,
         "status": job.status,
         "question": to_dict(job.question),
+        "seconds": round(time.monotonic() - job.started, 3) if job.started else 0.0,
         "system": job.system.name,
         "model": job.system.model_name,
     }

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -14,15 +17,21 @@ from ..errors import UsageError
 from ..record import Document
 from ..retrieval import Index
 from ..retrieval import store as index_store
-from ..retrieval.ingest import Report, ingest
+from ..retrieval.files import IndexedFile
+from ..retrieval.ingest import Report, State
 from ..retrieval.search import Search
 from ..retrieval.writer import Changes
 from .batching import BatchedIndex
+from .kept_files import Upload, add_uploads, read_again, remove_file
 from .replies import Problem
 
 log = logging.getLogger("subquest.serve")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _UNFIT = re.compile(r"[\x00-\x1f\x7f/]")
+_ARRIVING = ".arriving-"
+"""Prefix of folders for files that arrive."""
+_STALE = 3600.0
+"""Seconds after which such a folder is no longer in use; a request takes at most a few minutes."""
 _LONGEST = 200
 """Bytes of a file name; file systems allow 255."""
 
@@ -43,6 +52,11 @@ class Indexes:
         """The index that is being created and cannot be opened yet."""
         self._damaged: dict[str, str] = {}
         """Indexes in the folder that cannot be opened, with the reason."""
+        self._written = ""
+        """The index into which files are being read."""
+        self._state: State | None = None
+        if not read_only:
+            _clear(folder)
         self.refresh()
 
     def refresh(self) -> None:
@@ -92,7 +106,7 @@ class Indexes:
     async def add(self, name: str, documents: Sequence[Document]) -> Changes:
         """Add documents to an index, which is created if there is none with that name."""
         async with self._adding:
-            if self._has(name):
+            if self.has(name):
                 return await asyncio.to_thread(self.local(name).index.add, documents)
             return Changes(added=len(await self._create(name, documents)))
 
@@ -101,23 +115,76 @@ class Indexes:
 
         Passages are named after the index and the file: `trip/report.pdf#3`.
         """
-        self._has(name)
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch) / name
-            folder.mkdir()
+        self.has(name)
+        with self.scratch() as scratch:
+            uploads = []
             for plain, content in _distinct(files):
-                (folder / plain).write_bytes(content)
-            async with self._adding:
-                index = self.local(name).index if self._has(name) else await self._create(name, [])
-                return await asyncio.to_thread(ingest, index, [folder], jobs=1)
+                uploads.append(Upload(plain, scratch / plain))
+                uploads[-1].path.write_bytes(content)
+            return await self.add_uploads(name, uploads)
+
+    async def add_uploads(self, name: str, uploads: Sequence[Upload], *, ocr: bool = False) -> Report:
+        """Add files that are on this machine's disk; they are moved into the index's folder."""
+        async with self._writing(name):
+            known = self.has(name)
+            index = self.local(name).index if known else await self._create(name, [])
+            try:
+                return await asyncio.to_thread(add_uploads, index, name, uploads, ocr=ocr, progress=self._progress)
+            finally:
+                if not known and not len(index):
+                    await self._discard(name)
+
+    async def read_again(self, name: str, file: str, *, ocr: bool = False) -> Report:
+        """Read a file again, whether it has changed or not."""
+        async with self._writing(name):
+            index = self.local(name).index
+            found = await self._file(index, file)
+            return await asyncio.to_thread(read_again, index, found, ocr=ocr, progress=self._progress)
+
+    async def remove_file(self, name: str, file: str) -> int:
+        """Remove a file with its passages; returns their number."""
+        async with self._writing(name):
+            index = self.local(name).index
+            return await asyncio.to_thread(remove_file, index, await self._file(index, file))
+
+    async def _file(self, index: Index, name: str) -> IndexedFile:
+        found = await asyncio.to_thread(index.files.get, name)
+        if found is None:
+            raise Problem(404, f"there is no file {name!r} in this index")
+        return found
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder for files that arrive, on the disk of the indexes."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix=_ARRIVING) as folder:
+            yield Path(folder)
+
+    @asynccontextmanager
+    async def _writing(self, name: str) -> AsyncIterator[None]:
+        """One writer at a time; `reading` tells how far it is."""
+        self.has(name)
+        async with self._adding:
+            self._written = name
+            try:
+                yield
+            finally:
+                self._written, self._state = "", None
+
+    def _progress(self, state: State) -> None:
+        self._state = state
+
+    def reading(self, name: str) -> State | None:
+        """How far the reading of files into an index is; None if there is none."""
+        return self._state if name == self._written else None
 
     async def remove(self, name: str, identifier: str) -> bool:
         """Remove a document; whether there was one."""
         async with self._adding:
-            self._has(name)
+            self.has(name)
             return bool(await asyncio.to_thread(self.local(name).index.remove, [identifier]))
 
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Whether the index exists. Raises Problem if documents cannot be added under the name."""
         if self._read_only:
             raise Problem(403, "this server accepts no documents (--read-only)", code="read_only")
@@ -142,6 +209,14 @@ class Indexes:
         self._searches[name] = BatchedIndex(index)
         return index
 
+    async def _discard(self, name: str) -> None:
+        """Remove an index that was just created and holds nothing."""
+        search, index = self._searches.pop(name), self._own.pop(name)
+        if isinstance(search, BatchedIndex):
+            await search.close()
+        index.close()
+        await asyncio.to_thread(shutil.rmtree, index.path, ignore_errors=True)
+
     async def close(self) -> None:
         for search in self._searches.values():
             if isinstance(search, BatchedIndex):
@@ -150,9 +225,16 @@ class Indexes:
             index.close()
 
 
+def _clear(folder: Path) -> None:
+    """Remove files that were arriving when a server was killed."""
+    for left in folder.glob(f"{_ARRIVING}*"):
+        if left.stat().st_mtime < time.time() - _STALE:
+            shutil.rmtree(left, ignore_errors=True)
+
+
 def _distinct(files: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
     """Files with names that stay in their folder; a repeated name gets a number."""
-    plain = [_plain(given) for given, _ in files]
+    plain = [plain_name(given) for given, _ in files]
     taken, seen = set(plain), set[str]()
     for name, (_, content) in zip(plain, files, strict=True):
         stem, dot, suffix = name.rpartition(".")
@@ -163,7 +245,7 @@ def _distinct(files: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]
         yield free, content
 
 
-def _plain(given: str) -> str:
+def plain_name(given: str) -> str:
     """The last part of a path as a valid file name, cut at the front if it is too long."""
     name = _UNFIT.sub("_", given.replace("\\", "/").rpartition("/")[2]).lstrip(".")[-_LONGEST:]
     while len(name.encode()) > _LONGEST:

@@ -13,12 +13,13 @@ import asyncio
 import logging
 import secrets
 import tempfile
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..codec import from_dict
 from ..errors import OutsideError, SubquestError
@@ -36,9 +37,20 @@ KEPT = 64
 """Finished jobs kept in memory; older ones are read from the store."""
 RETRY = 2.0
 """Seconds after which a write that failed is tried again."""
+TEXT_INTERVAL = 0.05
+"""Seconds for which pieces of text are collected before they are passed on."""
 ROOM = 1 << 20
 """Bytes that a disk must take before it counts as usable again."""
 log = logging.getLogger("subquest.serve")
+
+
+class Piece(NamedTuple):
+    """A part of the turn that a context is writing."""
+
+    trajectory: str
+    text: str
+    first: bool
+    """The turn begins with it; otherwise it goes on where the piece before it ended."""
 
 
 @dataclass(eq=False, slots=True)
@@ -56,9 +68,15 @@ class Job:
     """Its status if it is stopped."""
     replay: str = ""
     """The name of its replay log: its own id, or that of the episode it resumes."""
+    writing: dict[str, list[str]] = field(default_factory=dict)
+    """What each context has written of the turn that it is writing."""
+    started: float = 0.0
+    """When it began, by the monotonic clock; 0 while it is queued."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once when something has changed; then replaced by a new one."""
     task: asyncio.Task[None] | None = None
+    noting: asyncio.TimerHandle | None = None
+    """Set while a notification of new text is due."""
     recording: bool = False
     """It has ended and is being recorded: too late to stop it."""
 
@@ -70,9 +88,33 @@ class Job:
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
+    def add_event(self, event: Event) -> None:
+        if event.kind in ("turn", "retry", "close"):
+            self.writing.pop(event.trajectory, None)
+        self.events.append(event)
+        self.notify()
+
+    def add_text(self, trajectory: str, piece: str) -> None:
+        """Add to the turn that a context is writing; followers hear of it soon."""
+
+        def note() -> None:
+            self.noting = None
+            self.notify()
+
+        self.writing.setdefault(trajectory, []).append(piece)
+        if self.noting is None:
+            self.noting = asyncio.get_running_loop().call_later(TEXT_INTERVAL, note)
+
     async def follow(self, after: int = -1) -> AsyncIterator[Event]:
         """Every event after event number `after`, as it happens, until the job is over."""
+        async for found in self.watch(after):
+            if isinstance(found, Event):
+                yield found
+
+    async def watch(self, after: int = -1) -> AsyncIterator[Event | Piece]:
+        """The events, and between them what is being written."""
         position = max(after, -1) + 1
+        seen: dict[str, tuple[list[str], int]] = {}
         while True:
             changed = self.changed
             while position < len(self.events):
@@ -80,7 +122,14 @@ class Job:
                 position += 1
             if self.over:
                 return
-            await changed.wait()
+            for trajectory, pieces in list(self.writing.items()):
+                turn, known = seen.get(trajectory, (pieces, 0))
+                known = known if turn is pieces else 0
+                seen[trajectory] = (pieces, len(pieces))
+                if text := "".join(pieces[known:]):
+                    yield Piece(trajectory, text, known == 0)
+            if changed is self.changed:
+                await changed.wait()
 
     async def wait(self) -> None:
         while not self.over:
@@ -205,18 +254,22 @@ class JobQueue:
 
     async def _work(self, job: Job) -> None:
         async with self._slots:
-            job.status = "running"
+            job.status, job.started = "running", time.monotonic()
             job.notify()
 
             def listen(event: Event) -> None:
-                job.events.append(event)
                 self._store.add_event(job.id, event)
-                job.notify()
+                job.add_event(event)
 
             status: Status = "finished"
             try:
                 episode = await job.system.solve(
-                    job.question, listener=listen, seed=job.seed, id=job.id, style=job.question.meta.get("style")
+                    job.question,
+                    listener=listen,
+                    seed=job.seed,
+                    id=job.id,
+                    style=job.question.meta.get("style"),
+                    on_text=job.add_text,
                 )
                 if episode.stop_reason == "failed":
                     status = "failed"

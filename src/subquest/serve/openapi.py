@@ -29,6 +29,8 @@ class Operation:
     reply: Any = None
     body: type[msgspec.Struct] | None = None
     query: type[msgspec.Struct] | None = None
+    takes_file: bool = False
+    """Whether the body is a file as it is."""
     refuses: tuple[int, ...] = ()
     """Error statuses that a well-formed request may get."""
     status: int = 200
@@ -99,6 +101,8 @@ def _described(operation: Operation, schemas: Mapping[str, Any], query: Mapping[
     ]
     if parameters:
         out["parameters"] = parameters
+    if operation.takes_file:
+        out["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     if operation.body is not None:
         content = {"application/json": {"schema": schemas[str(operation.body)]}}
         out["requestBody"] = {"required": True, "content": content}

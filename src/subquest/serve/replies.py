@@ -125,6 +125,10 @@ class EpisodePage(msgspec.Struct):
     interrupted: list[Object] | None = None
 
 
+class Thread(msgspec.Struct):
+    turns: Annotated[list[Object], Meta(description="first to last, each with its question and its episodes")]
+
+
 class Siblings(msgspec.Struct):
     siblings: list[Object]
 
@@ -160,6 +164,32 @@ class StoredDocument(msgspec.Struct):
     title: str
     text: str
     meta: Object
+
+
+class DocumentInFile(StoredDocument):
+    before: Annotated[list[StoredDocument], Meta(description="passages of the same file before it")] = []
+    after: list[StoredDocument] = []
+    more_before: Annotated[bool, Meta(description="whether there are more before those")] = False
+    more_after: bool = False
+
+
+class IndexOf(msgspec.Struct):
+    index: Annotated[str, Meta(description="name of the index; empty if none has the document")]
+
+
+class FilePage(msgspec.Struct):
+    total: int
+    files: list[Object]
+    reading: Annotated[Object, Meta(description="the file that is being read")] | None = None
+
+
+class FileAdded(msgspec.Struct):
+    index: str
+    added: int
+    updated: int
+    problems: list[str]
+    notes: list[str]
+    file: Annotated[Object, Meta(description="as the index lists it")] | None = None
 
 
 class Result(msgspec.Struct):

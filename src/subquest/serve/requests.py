@@ -44,6 +44,22 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="how the answer is written; the server's default if empty"),
     ] = ""
     follows: Annotated[str, Meta(description="id of the episode that this question follows up")] = ""
+    beside: Annotated[
+        str, Meta(description="id of the first episode of several that answer this question side by side")
+    ] = ""
+
+
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    address: Annotated[
+        str, Meta(description="base URL of an endpoint with OpenAI's API", extra_json_schema={"minLength": 8})
+    ]
+    model: Annotated[str, Meta(max_length=500, description="its name; may be empty where only one is served")] = ""
+    key: (
+        Annotated[str, Meta(max_length=10_000, description="without one, the key that is stored for this address")]
+        | None
+    ) = None
+    protocol: Annotated[Literal["tags", "tools"], Meta(description="how the model acts")] = "tags"
+    prompts: Annotated[Literal["", "full", "compact"], Meta(description="a set of prompts; its own if empty")] = ""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -130,6 +146,9 @@ class Paging(msgspec.Struct, frozen=True):
 
 class AfterEvent(msgspec.Struct, frozen=True):
     after: Annotated[Whole, Meta(description="only events after this one; Last-Event-ID takes precedence")] = -1
+    text: Annotated[
+        bool, Meta(description="also what is being written, as `event: text`: {trajectory, text, first}")
+    ] = False
 
 
 class AfterStep(msgspec.Struct, frozen=True):
@@ -142,6 +161,45 @@ class RunNames(msgspec.Struct, frozen=True):
 
 class DocumentId(msgspec.Struct, frozen=True):
     id: Annotated[str, Meta(description="of the document")]
+
+
+class DocumentAround(msgspec.Struct, frozen=True):
+    id: Annotated[str, Meta(description="of the document")]
+    around: Annotated[int, Meta(ge=0, le=100, description="passages of the same file before and after it")] = 0
+
+
+class Cited(msgspec.Struct, frozen=True):
+    """A document that an answer cites."""
+
+    id: Annotated[str, Meta(description="of the document")]
+    quote: Annotated[str, Meta(max_length=10_000, description="what it must contain")] = ""
+    index: Annotated[str, Meta(description="where to look first")] = ""
+
+
+class PageOfFile(msgspec.Struct, frozen=True):
+    """A page of the file from which a passage comes."""
+
+    id: Annotated[str, Meta(description="of the passage")]
+    page: Annotated[int, Meta(ge=0, le=10**6, description="from 1; that of the passage if 0")] = 0
+    quote: Annotated[str, Meta(max_length=10_000, description="words to mark on the page")] = ""
+
+
+class FileList(msgspec.Struct, frozen=True):
+    """Which files of an index."""
+
+    offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+    text: Annotated[str, Meta(description="only files with this text in their names")] = ""
+
+
+class FileName(msgspec.Struct, frozen=True):
+    name: Annotated[str, Meta(description="of the file, as the index lists it")]
+    ocr: Annotated[bool, Meta(description="read scanned pages and images too")] = False
+
+
+class NewFile(msgspec.Struct, frozen=True):
+    name: Annotated[str, Meta(description="of the file, with its suffix", min_length=1)]
+    ocr: Annotated[bool, Meta(description="read scanned pages and images too")] = False
 
 
 async def read_body(request: Request, kind: type[T], limit: int) -> T:

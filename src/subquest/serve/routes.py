@@ -14,6 +14,8 @@ from .._version import __version__
 from ..exports import MEDIA_TYPES
 from . import chat, replies, requests
 from . import episode_handlers as episodes
+from . import file_handlers as files
+from . import model_handlers as models
 from . import search_handlers as searches
 from .openapi import Handler, Operation, openapi_document
 from .replies import Json, Object, as_problem
@@ -94,9 +96,35 @@ OPERATIONS = (
         refuses=(*_ASK, 413, 502),
     ),
     _get("/api/about", episodes.about, "What this server offers", Object),
+    _get("/api/model", models.model_settings_shown, "Which model is used, and whether it may be set", Object),
+    Operation(
+        "PUT",
+        "/api/model",
+        models.set_model,
+        "Use a model at an endpoint",
+        Object,
+        requests.Model,
+        refuses=(413, 501, 507),
+    ),
+    Operation("DELETE", "/api/model", models.unset_model, "Use the server's own model again", Object, refuses=(507,)),
+    _post(
+        "/api/model/try",
+        models.try_model,
+        "Ask an endpoint a few tiny questions and say what works",
+        Object,
+        requests.Model,
+        refuses=(413, 429, 501),
+    ),
     _post("/api/ask", episodes.ask, "Ask a question", replies.Accepted, requests.Ask, refuses=(*_ASK, 413), status=202),
     _get("/api/episodes", episodes.episodes, "Questions asked here", replies.EpisodePage, query=requests.Paging),
     *_episode_operations("/api/episodes"),
+    _get(
+        "/api/episodes/{id}/thread",
+        episodes.thread,
+        "The conversation that it belongs to",
+        replies.Thread,
+        refuses=_MISSING,
+    ),
     _post("/api/episodes/{id}/cancel", episodes.cancel, "Stop an episode", replies.Accepted, refuses=_MISSING),
     _post(
         "/api/episodes/{id}/again",
@@ -152,10 +180,10 @@ OPERATIONS = (
     ),
     _get(
         "/api/indexes/{index}/document",
-        searches.document,
-        "A document",
-        replies.StoredDocument,
-        query=requests.DocumentId,
+        files.document,
+        "A document, with its neighbours in its file",
+        replies.DocumentInFile,
+        query=requests.DocumentAround,
         refuses=(404, 409),
     ),
     Operation(
@@ -175,6 +203,51 @@ OPERATIONS = (
         requests.AddDocuments,
         refuses=(403, 409, 413, 507),
         status=201,
+    ),
+    _get("/api/cited", files.cited, "Which index has a cited document", replies.IndexOf, query=requests.Cited),
+    _get(
+        "/api/indexes/{index}/page",
+        files.page,
+        "A page of a PDF as it looks",
+        Object,
+        query=requests.PageOfFile,
+        refuses=(404, 409, 501),
+    ),
+    _get(
+        "/api/indexes/{index}/files",
+        files.listed,
+        "The files of an index",
+        replies.FilePage,
+        query=requests.FileList,
+        refuses=(404, 409),
+    ),
+    Operation(
+        "PUT",
+        "/api/indexes/{index}/file",
+        files.add,
+        "Add a file to an index, which is created if there is none",
+        replies.FileAdded,
+        query=requests.NewFile,
+        takes_file=True,
+        refuses=(403, 409, 413, 507),
+        status=201,
+    ),
+    Operation(
+        "DELETE",
+        "/api/indexes/{index}/file",
+        files.remove,
+        "Remove a file and its passages",
+        Object,
+        query=requests.FileName,
+        refuses=(403, 404, 409, 507),
+    ),
+    _post(
+        "/api/indexes/{index}/file/read",
+        files.read_again,
+        "Read a file again",
+        replies.FileAdded,
+        query=requests.FileName,
+        refuses=(403, 404, 409, 507),
     ),
     _post("/retrieve", searches.retrieve, "Search-R1: search", replies.Result, requests.Retrieve, refuses=_SEARCH),
     _post("/rerank", searches.rerank, "Search-R1: rerank", replies.Result, requests.Rerank, refuses=(413, 502)),

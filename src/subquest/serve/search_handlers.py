@@ -21,6 +21,7 @@ from ..retrieval.search import Search
 from ..retrieval.writer import Changes
 from .batching import BatchedIndex
 from .indexes import Indexes
+from .kept_files import advice
 from .replies import Json, Problem
 from .requests import AddDocuments, BatchSearch, DocumentId, File, IndexSearch, Rerank, Retrieve, read_body, read_query
 from .requests import Search as SearchRequest
@@ -102,17 +103,6 @@ async def search_index(request: Request) -> Response:
     return Json({"hits": [_marked(hit, highlight(hit.document.text, query, analysis)) for hit in hits]})
 
 
-async def document(request: Request) -> Response:
-    """A document by its id, which may contain any character."""
-    state = state_of(request)
-    identifier = read_query(request, DocumentId).id
-    index = state.agents.indexes.local(request.path_params["index"]).index
-    found = await asyncio.to_thread(index.get, identifier)
-    if found is None:
-        raise Problem(404, f"there is no document {identifier!r}")
-    return Json({"id": found.id, "title": found.title, "text": found.text, "meta": dict(found.meta)})
-
-
 async def remove_document(request: Request) -> Response:
     """Remove a document by its id."""
     indexes, name = state_of(request).agents.indexes, request.path_params["index"]
@@ -134,13 +124,18 @@ async def add_documents(request: Request) -> Response:
     indexes = state.agents.indexes
     changes = await indexes.add(name, documents) if documents else Changes()
     report = await indexes.add_files(name, files) if files else Report()
-    problems = [str(problem) for problem in report.problems]
-    problems += [f"files of kind {suffix} are not read" for suffix in report.passed_over]
+    problems = problems_of(report)
     added, updated = changes.added + report.added, changes.updated + report.updated
     if problems and not added + updated + report.unchanged:
         raise Problem(400, "; ".join(problems[:5]))
     notes = [str(note) for note in report.notes]
     return Json({"index": name, "added": added, "updated": updated, "problems": problems, "notes": notes}, 201)
+
+
+def problems_of(report: Report) -> list[str]:
+    """What could not be read, a line each."""
+    problems = [advice(str(problem)) for problem in report.problems]
+    return [*problems, *(f"files of kind {suffix} are not read" for suffix in report.passed_over)]
 
 
 def _content(file: File) -> tuple[str, bytes]:

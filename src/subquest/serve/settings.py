@@ -6,8 +6,10 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ..errors import UsageError
+from ..metrics.confidence import Calibrations
 
 STATIC = Path(__file__).parent / "static"
 """The page, as `make web` builds it."""
@@ -27,6 +29,10 @@ class Settings:
     """What a client must send (`Authorization: Bearer …`); required unless `host` is a loopback address."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names of the server, in addition to the loopback ones and `host`."""
+    admin_token: str = ""
+    """Who sends it as the token may also set the model."""
+    model_form: bool = True
+    """Whether the model may be set on the page at all; see `who_sets_model`."""
     proxies: tuple[str, ...] = ()
     """Addresses or networks of reverse proxies. Only they can say who the client is (X-Forwarded-For)."""
     running: int = 4
@@ -39,6 +45,10 @@ class Settings:
     """Bytes of a request."""
     max_upload: int = 50_000_000
     """Bytes of a request that adds documents."""
+    max_file: int = 500_000_000
+    """Bytes of a file that is sent by itself; it goes straight to the disk."""
+    calibrations: Calibrations | None = None
+    """By which answers say in words how likely they are right."""
     grace: float = 10.0
     """Seconds that running episodes have to finish when the server is told to stop."""
     stall: float = 10.0
@@ -64,10 +74,24 @@ class Settings:
                 f"{self.host} can be reached from other machines: give a token (--token-file, or the variable "
                 "SUBQUEST_TOKEN), or serve on 127.0.0.1"
             )
-        if self.token and len(self.token) < 16:
-            raise UsageError("the token is too short to be a secret: use 16 characters or more")
-        if not all("!" <= sign <= "~" for sign in self.token):
-            raise UsageError("the token is sent in a header: use ASCII letters, digits and punctuation, and no spaces")
+        for what, token in (("token", self.token), ("admin token", self.admin_token)):
+            if token and len(token) < 16:
+                raise UsageError(f"the {what} is too short to be a secret: use 16 characters or more")
+            if not all("!" <= sign <= "~" for sign in token):
+                raise UsageError(
+                    f"the {what} is sent in a header: use ASCII letters, digits and punctuation, and no spaces"
+                )
+
+    @property
+    def who_sets_model(self) -> Literal["anyone", "admin", "nobody"]:
+        """Who may set the model on the page. Whoever does decides where questions and documents are sent, so without an
+        admin token it is only possible where one person on this machine has the server to themselves."""
+        if not self.asks or not self.model_form:
+            return "nobody"
+        if self.admin_token:
+            return "admin"
+        shared = self.token or self.allowed_hosts or self.proxies or not is_loopback(self.host)
+        return "nobody" if shared else "anyone"
 
     @property
     def hosts(self) -> frozenset[str]:

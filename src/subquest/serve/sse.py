@@ -32,15 +32,18 @@ def frame(data: Any, *, identifier: int | None = None, kind: str = "") -> bytes:
     return head.encode() + b"data: " + json_bytes(data) + b"\n\n"
 
 
-async def live_events(job: Job, after: int) -> AsyncIterator[bytes]:
-    """A job's events until it ends, then its status."""
-    async for part in with_heartbeat(_frames(job, after)):
+async def live_events(job: Job, after: int, *, text: bool = False) -> AsyncIterator[bytes]:
+    """A job's events until it ends, then its status; with `text`, also what is being written (`event: text`)."""
+    async for part in with_heartbeat(_frames(job, after, text)):
         yield part
 
 
-async def _frames(job: Job, after: int) -> AsyncIterator[bytes]:
-    async for event in job.follow(after):
-        yield frame(to_dict(event), identifier=event.seq)
+async def _frames(job: Job, after: int, text: bool) -> AsyncIterator[bytes]:
+    async for found in job.watch(after):
+        if isinstance(found, Event):
+            yield frame(to_dict(found), identifier=found.seq)
+        elif text:
+            yield frame(found._asdict(), kind="text")
     yield frame({"status": job.status}, kind="done")
 
 

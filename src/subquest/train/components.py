@@ -123,4 +123,5 @@ def rollout_spec(recipe: Recipe, *, temperature: float) -> AgentSpec:
         sampling=Sampling(max_tokens=recipe.rollout.max_tokens, temperature=temperature, logprobs=True),
         limits=Limits(thought=0),  # a turn is what one sampling gives
         prompts=recipe.prompt_set,
+        abstain=recipe.abstain,
     )

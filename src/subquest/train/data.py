@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -18,6 +18,8 @@ from ..record import Document, Question
 from ..retrieval.corpus import read
 from ..retrieval.index import Index, build_whole
 from .recipe import DataPart
+from .unanswerable import TYPE as UNANSWERABLE
+from .unanswerable import as_unknown, withhold
 from .world_sources import WORLD, WorldSources
 
 T = TypeVar("T")
@@ -26,6 +28,9 @@ T = TypeVar("T")
 class Material(NamedTuple):
     questions: list[Question]
     documents: list[Document]
+    """All passages that are searched."""
+    withheld: frozenset[str] = frozenset()
+    """Ids of passages that were taken out, for questions that cannot be answered."""
 
 
 def load_material(
@@ -34,21 +39,29 @@ def load_material(
     passages_elsewhere: bool = False,
     worlds: WorldSources | None = None,
     digests: dict[str, str] | None = None,
+    seed: int = 0,
+    keep: Collection[str] = (),
 ) -> Material:
     """Questions and passages of all sources. A source's weight repeats or thins its questions.
 
     With an index for all of them (`passages_elsewhere`), sources other than worlds need no passages of their own.
-    `worlds` are those that are being generated already. Digests of the files are added to `digests`.
+    `worlds` are those that are being generated already. Digests of the files are added to `digests`. Passages in `keep`
+    are not taken out for questions that must not be answerable.
     """
     questions: list[Question] = []
     documents: dict[str, Document] = {}
+    withheld: frozenset[str] = frozenset()
     worlds = worlds or WorldSources(part.questions for part in parts)
     for part in parts:
         found, passages = (
             worlds.get(part.questions) if part.questions.startswith(WORLD) else _load(part, passages_elsewhere)
         )
+        found = [as_unknown(q) if q.type == UNANSWERABLE and not q.answers else q for q in found]
         if part.limit:
             found = found[: part.limit]
+        if part.unanswerable:
+            found, gone = withhold(found, passages, part.unanswerable, seed=seed, keep=keep)
+            withheld |= gone
         if digests is not None and not part.questions.startswith(WORLD):  # the recipe determines worlds
             note_digest(digests, f"the questions of {part.questions}", map(_learnt, found))
             note_digest(digests, f"the passages of {part.questions}", ([d.id, d.title, d.text] for d in passages))
@@ -58,7 +71,7 @@ def load_material(
             if own.setdefault(document.id, document) != document:
                 raise DataError(f"{part.questions}: two passages share the id {document.id!r}")
         documents = merge_documents(documents, own.values(), part.questions)
-    return Material(questions, list(documents.values()))
+    return Material(questions, [d for d in documents.values() if d.id not in withheld], withheld)
 
 
 def note_digest(digests: dict[str, str], what: str, rows: Iterable[object]) -> None:

@@ -105,7 +105,7 @@ def read(question: Question, fact: Fact, text: str) -> Found | None:
 
 def _read_plain(fact: Fact, title: str, body: str) -> Found | None:
     asked = {_stem(word) for word in _WORD.findall(fact.task) if word.lower() not in _QUESTION_WORDS}
-    names = [name for name in _names(fact.task) if name not in title]
+    names = [name for name in names_in(fact.task) if name not in title]
     best = (0.0, "")
     for start, end in sentences(body):
         sentence = body[start:end]
@@ -158,13 +158,13 @@ def query(fact: Fact, attempt: int) -> str:
     """The search query for a fact: first the task itself, then its names, then its content words."""
     if attempt == 0:
         return fact.task.rstrip("?")
-    names = " ".join(_names(fact.task))
+    names = " ".join(names_in(fact.task))
     words = [w for w in _WORD.findall(_POSSESSIVE.sub("", fact.task)) if w.lower() not in _QUESTION_WORDS]
     return names if names and attempt == 1 else " ".join(words)
 
 
-def _names(task: str) -> list[str]:
-    """The names in a task, without the endings of possession."""
+def names_in(task: str) -> list[str]:
+    """The names in a question, without the endings of possession."""
     return [_POSSESSIVE.sub("", name) for name in _ENTITY.findall(task[1:])]
 
 

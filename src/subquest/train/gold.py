@@ -17,6 +17,9 @@ QUERIES = 2
 """Queries a teacher tries for one fact."""
 NOTHING = "The documents do not say."
 NOT_RETRIEVED = "the fact was not retrieved"
+NOT_FOUND = "not found"
+"""The result of a task that the documents do not answer."""
+STILL_ANSWERED = "the documents answer it although they should not"
 
 
 class View(NamedTuple):
@@ -38,6 +41,16 @@ class View(NamedTuple):
     @property
     def prompt(self) -> str:
         return "\n".join(s.text for s in self.segments if s.kind == "prompt")
+
+    @property
+    def thinks_plainly(self) -> bool:
+        """Whether the worked examples of the prompt think without tags. Prompts without examples do not."""
+        examples = [s.text for s in self.segments if s.kind == "prompt" and s.role == "assistant"]
+        return bool(examples) and not any("<think>" in text for text in examples)
+
+    def thought(self, text: str) -> str:
+        """A thought as the prompt shows it; empty without one."""
+        return text and (f"{text}\n" if self.thinks_plainly else f"<think>{text}</think>")
 
 
 class Teacher(Protocol):
@@ -97,7 +110,8 @@ class GoldTeacher:
     @classmethod
     def refusal(cls, question: Question, facts: list[Fact]) -> str:
         """Why this teacher cannot play a question; empty if it can."""
-        if not facts or any(not fact.answer for fact in facts):
+        known = facts[:-1] if question.unanswerable else facts
+        if not facts or any(not fact.answer for fact in known):
             return "no gold plan"
         return "plan too long" if cls.longest is not None and len(facts) > cls.longest else ""
 
@@ -107,6 +121,8 @@ class GoldTeacher:
         plan = plan_of(question) or [fact.task for fact in facts]
         self.steps = [f"{n}. {task}" for n, task in enumerate(plan, 1)]
         self._results: dict[str, str] = {}
+        self.missing = False
+        """Whether a fact of an unanswerable question was looked for in vain."""
 
     def reply(self, view: View) -> str:
         """What a good model would write next; each system's teacher says it."""
@@ -115,6 +131,18 @@ class GoldTeacher:
     def objection(self, episode: Episode) -> str:
         """Nothing: gold turns state what was read."""
         return ""
+
+    def not_retrieved(self) -> None:
+        """A fact was looked for in vain: of a question that can be answered nothing can be learnt then."""
+        if not self.question.unanswerable:
+            raise GiveUp(NOT_RETRIEVED)
+        self.missing = True
+
+    def final(self, view: View) -> str:
+        """The turn that answers, with the thought before it."""
+        if self.question.unanswerable and not self.missing:
+            raise GiveUp(STILL_ANSWERED)
+        return f"{'' if self.missing else view.thought(self.conclusion())}<answer>{self.answer}</answer>"
 
     def read(self, fact: Fact, text: str) -> str | None:
         """The note to take of the fact; None if the documents do not show it."""
@@ -131,15 +159,15 @@ class GoldTeacher:
         return self._results.get(fact.task, fact.answer)
 
     def conclusion(self) -> str:
-        thought = conclusion(self.question, self.facts, [self.result(fact) for fact in self.facts])
-        return f"<think>{thought}</think>" if thought else ""
+        """The thought before the answer; empty where the answer is simply the last result."""
+        return conclusion(self.question, self.facts, [self.result(fact) for fact in self.facts])
 
     def shared(self, fact: Fact) -> str:
         """The thought before asking about the one thing that two lists share."""
         if not fact.about or sum(f.about != "" for f in self.facts) > 1:
             return ""
         first = self.facts[0]
-        return f"<think>{in_both(in_order(first.items, self.result(first)), fact.about)}</think>"
+        return in_both(in_order(first.items, self.result(first)), fact.about)
 
     def fact_for(self, task: str) -> Fact:
         """The step a context was opened for."""

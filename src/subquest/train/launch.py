@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -62,10 +63,15 @@ async def train(
         tiny = recipe.model.path.startswith("random:")  # its vocabulary is built from the texts
         source = None if tiny else load_source(recipe.model.path)
         digests = _digests(recipe)
-        dev = load_material(recipe.dev, passages_elsewhere=elsewhere, worlds=worlds, digests=digests)
-        material = load_material(
-            recipe.data if rl else (), passages_elsewhere=elsewhere, worlds=worlds, digests=digests
-        )
+        known: dict[str, Any] = {
+            "passages_elsewhere": elsewhere,
+            "worlds": worlds,
+            "digests": digests,
+            "seed": recipe.seed,
+        }
+        dev = load_material(recipe.dev, **known)
+        needed = {id for q in dev.questions if not q.unanswerable for id in q.supporting_ids}
+        material = load_material(recipe.data if rl else (), **known, keep=needed)
         run.keep_sources(digests)
         source = source or load_source(recipe.model.path, [d.text for d in dev.documents[:200]])
         refuse_test(
@@ -73,12 +79,17 @@ async def train(
         )
         refuse_test(material.questions, "nothing is learnt from it")
         plans = (recipe.reward or recipe.system) == "apex-plan"
-        scored = with_gold(material.questions, plans=plans)
-        if missing := len(material.questions) - len(scored):
+        kept = [q for q in material.questions if q.unanswerable or not dev.withheld & set(q.supporting_ids)]
+        if taken := len(material.questions) - len(kept):
+            say(f"training questions whose passages no dev question may find are left out: {taken}")
+        scored = with_gold(kept, plans=plans)
+        if missing := len(kept) - len(scored):
             say(f"training questions without a gold {'plan' if plans else 'answer'} are left out: {missing}")
         training = draw_sample(scored, recipe.sample, recipe.seed)
         say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
         documents = merge_documents({d.id: d for d in material.documents}, dev.documents, "dev")
+        for id in dev.withheld | material.withheld:
+            documents.pop(id, None)
         if elsewhere:
             search = assemble.open_search(recipe.index)
         else:

@@ -9,13 +9,13 @@ micro-batches in float32, and `Merged.backward` turns the sum into the thin matr
 
     dL/dA = scale Bᵀ dL/dW        dL/dB = scale dL/dW Aᵀ
 
-which is exact, because both are linear in dL/dW. Merged weights are never stale: they refuse to compute once a weight
-has changed.
+which is exact, because both are linear in dL/dW. Wide matrices stay apart from their adapters, but are put together in
+the same way (`lora_products`). Merged weights are never stale: they refuse to compute once a weight has changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,10 +24,14 @@ from torch.nn import functional as F
 
 from ..errors import UsageError
 from .lora import LoraLinear
+from .lora_products import Beside
+
+Product = Callable[[Tensor], Tensor]
+"""A linear layer with given weights."""
 
 
-class Product(NamedTuple):
-    """A linear layer with a given weight."""
+class MergedProduct(NamedTuple):
+    """A linear layer with one weight."""
 
     weight: Tensor
     bias: Tensor | None
@@ -155,8 +159,8 @@ class _Stack:
     def adapted(self) -> list[LoraLinear]:
         return [layer for kind in self._kinds for layer in kind.layers]
 
-    def products(self) -> list[Product]:
-        return list(map(Product, self._weight.to(self._dtype).unbind(), self._biases))
+    def products(self) -> list[MergedProduct]:
+        return list(map(MergedProduct, self._weight.to(self._dtype).unbind(), self._biases))
 
     @torch.no_grad()
     def backward(self) -> None:
@@ -167,11 +171,13 @@ class _Stack:
             kind.backward(part)
 
 
-def _stack(layers: Sequence[nn.Module], block: str, names: Sequence[str], dtype: torch.dtype) -> _Stack | None:
-    """None if a matrix has no adapter, or is not merged with its thin matrices."""
+def _stack(layers: Sequence[nn.Module], block: str, names: Sequence[str], dtype: torch.dtype) -> _Stack | Beside | None:
+    """None if a matrix has no adapter."""
     kinds = [[getattr(getattr(layer, block), name) for layer in layers] for name in names]
-    if not all(isinstance(x, LoraLinear) and x.merged for kind in kinds for x in kind):
+    if not all(isinstance(x, LoraLinear) for kind in kinds for x in kind):
         return None
+    if not all(x.merged for kind in kinds for x in kind):
+        return Beside(kinds, dtype)
     collects = torch.is_grad_enabled() and all(x.enabled for kind in kinds for x in kind)
     with torch.no_grad():
         return _Stack([_Kind.of(kind) for kind in kinds], dtype, collects=collects)

@@ -21,7 +21,8 @@ TRACKERS = ("wandb", "trackio")
 COLUMNS: Mapping[str, Sequence[tuple[str, str]]] = {
     "rl": (
         ("reward", "reward"), ("f1", "f1"), ("em", "em"), ("dev_em", "dev em"), ("dev_f1", "dev f1"), ("kl", "kl"),
-        ("entropy", "entropy"), ("clip_fraction", "clipped"), ("tasks", "tasks"), ("turns", "turns"),
+        ("entropy", "entropy"), ("clip_fraction", "clipped"), ("tasks", "tasks"),
+        ("one_task", "one task"), ("turns", "turns"),
         ("idle_executors", "idle"), ("cut_turns", "cut"), ("gradient_norm", "grad"), ("tokens_s_rollout", "roll tok/s"),
         ("tokens_s_update", "upd tok/s"), ("seconds", "s"),
     ),

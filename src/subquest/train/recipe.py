@@ -65,6 +65,9 @@ class DataPart(Record):
     """SFT: documents a search on this source; the recipe's where 0."""
     roles: tuple[str, ...] = ()
     """SFT: only these roles' contexts are learnt from; all where empty."""
+    unanswerable: Share = 0.0
+    """Share of the questions whose supporting passages are taken out of the search: `unknown` is the right answer to
+    them. The recipe's `abstain` allows it."""
 
 
 class RolloutPart(Record):
@@ -107,6 +110,8 @@ class OptimiserPart(Record):
     """Passes over the traces (SFT); `steps` counts where it is smaller."""
     micro_tokens: Positive = 32_768
     """Tokens that go through the model at once."""
+    share_prompts: bool = True
+    """Compute what trajectories of a micro-batch begin with alike, such as a role's instructions, once; exact."""
     skip_flat: bool = False
     """Leave trajectories with the advantage zero (groups without spread) out of the update. The policy gradient stays
     the same; KL term and entropy bonus are then those of the other trajectories. A loss with neither term leaves them
@@ -158,6 +163,8 @@ class Recipe(Record):
     system: str = "coda"
     settings: Mapping[str, Any] = {}
     """Settings of the system."""
+    abstain: bool = False
+    """Allow the answer `unknown` (`ask --abstain`); rewards count it as right where the documents lack the answer."""
     prompts: Literal["", "full", "compact"] = ""
     """The set of prompts; where empty, `compact` for the embedded model and for tiny random ones, `full` for others."""
     systems: tuple[str, ...] = ()
@@ -272,6 +279,8 @@ def _check_together(recipe: Recipe) -> None:
         raise ConfigError(f"compressor: {recipe.system} has no memory to compress; decor has")
     if recipe.instruct.plays and recipe.instruct.teacher in ("", "rules"):
         raise ConfigError("instruct.plays: roles are played by a model; name it, as instruct.teacher = 'openai:…'")
+    if not recipe.abstain and any(part.unanswerable for part in (*recipe.data, *recipe.dev)):
+        raise ConfigError("unanswerable: the answer unknown is not allowed; set abstain = true beside it")
     if recipe.kind == "rl":
         _check_rl(recipe)
 

@@ -126,7 +126,7 @@ def searches_of(episodes: Sequence[Episode]) -> tuple[int, int]:
 def episode_figures(episodes: Sequence[Episode]) -> dict[str, float]:
     """The means of a batch of episodes that distinguish a healthy run from a failing one."""
     n = max(len(episodes), 1)
-    scores = [score_answer(e.answer, e.question.answers) for e in episodes]
+    scores = [score_answer(e.stated_answer, e.question.answers) for e in episodes]
     contexts = [t for e in episodes for t in e.contexts]
     turns = [event.data["finish"] for e in episodes for event in e.events if event.kind == "turn"]
     failed_searches, searches = searches_of(episodes)
@@ -142,6 +142,8 @@ def episode_figures(episodes: Sequence[Episode]) -> dict[str, float]:
         "searches": sum(e.usage.searches for e in episodes) / n,
         "tasks": sum(below) / n,
         "idle_executors": sum(count == 0 for count in below) / n,
+        "one_task": sum(count == 1 for count in below) / n,
+        "unknown": sum(e.stop_reason == "abstained" for e in episodes) / n,
         "format_errors": sum(bool(t.format_errors) for t in contexts) / max(len(contexts), 1),
         "completion_tokens": float(sum(e.usage.completion_tokens for e in episodes)),
     }

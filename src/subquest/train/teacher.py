@@ -214,6 +214,6 @@ def _rejection(episode: Episode) -> str:
         return "ran out of turns"
     if any(t.format_errors for t in episode.trajectories):
         return "malformed"
-    if not exact_match(episode.answer, episode.question.answers):
+    if not exact_match(episode.stated_answer, episode.question.answers):
         return "wrong answer"
     return ""

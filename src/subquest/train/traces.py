@@ -305,18 +305,18 @@ def _refuse_unknown_roles(part: DataPart, recipe: Recipe) -> None:
 def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet:
     judges = system == judging.SYSTEM
     _refuse_unknown_roles(part, recipe)
-    material = load_material([part], passages_elsewhere=bool(recipe.index) and not judges)
+    material = load_material([part], passages_elsewhere=bool(recipe.index) and not judges, seed=recipe.seed)
     refuse_test(material.questions, "nothing is learnt from it")
     vocabulary = Vocabulary(tokenizer, size)
     chat = chat_format_of(tokenizer)
     if judges:
         with tempfile.TemporaryDirectory() as place, open_search(material.documents, Path(place)) as index:
-            found = list(judging.judgements(*material, index, seed=recipe.seed))
+            found = list(judging.judgements(material.questions, material.documents, index, seed=recipe.seed))
         return traces_of(judging.episodes(found, vocabulary, chat), weight=judging.COUNTS)
     known = {f.name for f in fields(get(system).Settings)}
     own = {name: value for name, value in recipe.settings.items() if system == recipe.system or name in known}
     searching = {"k": part.k or recipe.k} if "k" in known else {}
-    settings: dict[str, Any] = {"prompts": recipe.prompt_set, **searching, **own}
+    settings: dict[str, Any] = {"prompts": recipe.prompt_set, "abstain": recipe.abstain, **searching, **own}
     with ExitStack() as held:
         if recipe.index:
             search = assemble.open_search(recipe.index)
@@ -325,8 +325,8 @@ def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int
             search = held.enter_context(open_search(material.documents, folder))
         tracing = (search, vocabulary, chat)
         if recipe.instruct.teacher:
-            seeds, passages = material
-            making = run_pipeline(recipe.instruct, system, seeds, passages, *tracing, **settings)
+            seeds = material.questions
+            making = run_pipeline(recipe.instruct, system, seeds, material.documents, *tracing, **settings)
         else:
             making = make_traces(system, material.questions, *tracing, **settings)
         made = run_sync(making)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import time
 import weakref
@@ -17,7 +18,7 @@ from ...models import default_adapter, file_digest, is_language_model, resolve
 from ...record import Segment, Usage
 from ..adapter import check_base, prompt_set_of
 from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
-from ..interface import FinishReason, Generation, Message, Mode, Sampling, shared_prefix
+from ..interface import FinishReason, Generation, Message, Mode, OnText, Sampling, shared_prefix
 from .llama_cpp import Build, open_library
 from .model import Model
 from .quantised import embedded_files
@@ -238,6 +239,8 @@ class EmbeddedSession:
         opening = [len(s.token_ids) for s in segments if s.kind == "prompt"]
         self._prompt = sum(opening[:-1])
         """Tokens before the last message, which holds the question."""
+        self.on_text: OnText | None = None
+        """Called with what the model writes while it writes it."""
         self._closed = False
         self._busy = False
         self._ended = False
@@ -264,11 +267,23 @@ class EmbeddedSession:
         try:
             outcome = await perform(
                 self._engine.scheduler,
-                lambda done: Job(self._entry, list(self._ids), sampling, limit, done, self._prompt),
+                lambda done: Job(self._entry, list(self._ids), sampling, limit, done, self._prompt, self._streaming()),
             )
         finally:
             self._busy = False
         return self._record(outcome, sampling, time.perf_counter() - started)
+
+    def _streaming(self) -> Callable[[bytes], None] | None:
+        """A callback for the scheduler's thread that passes whole characters on in the thread of the event loop."""
+        if (on_text := self.on_text) is None:
+            return None
+        loop, decoder = asyncio.get_running_loop(), codecs.getincrementaldecoder("utf-8")("replace")
+
+        def written(piece: bytes) -> None:
+            if (text := decoder.decode(piece)) and not loop.is_closed():
+                loop.call_soon_threadsafe(on_text, text)
+
+        return written
 
     def _record(self, outcome: Outcome, sampling: Sampling, seconds: float) -> Generation:
         text = outcome.text.decode("utf-8", errors="replace")

@@ -74,6 +74,8 @@ class Job:
     done: Callable[[Outcome | EngineError], None]
     prompt: int = 0
     """How many of the first tokens are the role's prompt, which every question shares."""
+    on_text: Callable[[bytes], None] | None = None
+    """Called in the scheduler's thread with the bytes of each token as it is written."""
     choices: tuple[int, ...] = ()
     """If given, only the log-probabilities of these tokens after `ids` are computed, and nothing is generated."""
     sampled: int = 0
@@ -316,6 +318,8 @@ class Scheduler:
         else:
             before = len(job.text)
             job.text += self._model.vocabulary.piece(token)
+            if job.on_text is not None:
+                job.on_text(bytes(job.text[before:]))
             stop, stop_end = find_stop(job.text, before, job.sampling.stop)
             if stop:
                 finish = "stop"

@@ -25,8 +25,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds: see `backoff`."""
 
 
-Watch = Callable[[str], bool]
-"""Called with each new piece of a stream's text; True stops it."""
+Watch = Callable[[str, bool], bool]
+"""Called with each new piece of a stream, and whether it is reasoning rather than text; True stops the stream."""
 
 
 class Endpoint:
@@ -203,7 +203,7 @@ class Endpoint:
     async def _read_stream(
         self, first: str, more: AsyncIterator[str], url: str, body: Mapping[str, Any], watch: Watch | None
     ) -> dict[str, Any]:
-        assembler, shown = Assembler(), MaskedStream()
+        assembler, shown, thoughts = Assembler(), MaskedStream(), MaskedStream()
         line: str | None = first
         while line is not None:
             if line.startswith("data:"):
@@ -215,13 +215,15 @@ class Endpoint:
                     new = assembler.add(chunk)
                 except MALFORMED as error:
                     raise _Failed(EngineUnavailable(f"{url}: a malformed chunk ({error!r}): {payload[:200]}")) from None
-                if new and watch is not None and (new := shown.add(new)) and watch(new):
+                if watch is not None and assembler.thought and (thought := thoughts.add(assembler.thought)):
+                    watch(thought, True)
+                if new and watch is not None and (new := shown.add(new)) and watch(new, False):
                     return assembler.whole()
             line = await anext(more, None)
         if line is None and not assembler.complete:
             raise _Failed(EngineUnavailable(_broke_off(url, assembler)))
         if watch is not None and (rest := shown.rest()):
-            watch(rest)
+            watch(rest, False)
         return assembler.whole()
 
 

@@ -11,7 +11,7 @@ import copy
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -19,8 +19,8 @@ from ...errors import EngineError, EngineRefused, EngineUnavailable, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
 from ..chat_format import ChatFormat
-from ..interface import Generation, Message, Mode, OnRetry, Retry, Sampling, cut_at_stop, estimate_tokens
-from .endpoint import Endpoint
+from ..interface import Generation, Message, Mode, OnRetry, OnText, Retry, Sampling, cut_at_stop, estimate_tokens
+from .endpoint import Endpoint, Watch
 from .failures import BadParameter, CannotContinue, Overflow
 from .prices import Price, load_prices, price_of
 from .reply import Reply, ending, read_reply
@@ -39,7 +39,7 @@ Protocol = Literal["tags", "tools"]
 _OWNERS: dict[str, Server] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp", "library": "ollama"}
 _CHANGES_SAMPLING = frozenset({"temperature", "top_p", "top_k", "min_p", "seed"})
 _MAY_BE_LEFT_OUT = _CHANGES_SAMPLING | {
-    "stop", "logprobs", "return_token_ids", "include_stop_str_in_output", "no_stop_trim", "stream_options",
+    "stop", "logprobs", "return_token_ids", "include_stop_str_in_output", "no_stop_trim", "stream", "stream_options",
 }  # fmt: skip
 LEAST_ROOM = 16
 """Fewest new tokens worth asking for when a context has almost filled its window."""
@@ -92,7 +92,7 @@ class OpenAIEngine:
         actions: Actions = (),
         context_window: int | None = None,
         stream: bool = False,
-        on_text: Callable[[str], None] | None = None,
+        on_text: OnText | None = None,
         on_retry: OnRetry | None = None,
         prices: Mapping[str, Price] | None = None,
         extra: Mapping[str, Any] | None = None,
@@ -117,7 +117,7 @@ class OpenAIEngine:
         self._tokenizer = tokenizer
         self._form = chat_format or (tokenizer.form if tokenizer is not None else None)
         self._continuation = continuation
-        self._stream = stream or on_text is not None
+        self._stream = stream
         self._prices = load_prices() if prices is None else prices
         self._extra = dict(extra or {})
         self._found = _Found("openai" if endpoint.base_url == OPENAI else server, model, context_window)
@@ -223,13 +223,14 @@ class OpenAIEngine:
         while True:
             context = session.body(sampling)
             echo = session.prefill if self._found.server in ("llama.cpp", "auto") else ""
-            body = self._body(context, sampling, room, chat=session.path == ChatSession.path)
+            stream = self._stream or (session.on_text is not None and self.endpoint.streams)
+            body = self._body(context, sampling, room, chat=session.path == ChatSession.path, stream=stream)
             try:
                 data = await self.endpoint.post(
                     session.path,
                     body,
                     tokens=session.context_tokens + room,
-                    watch=self._watch(sampling.stop, echo) if body.get("stream") else None,
+                    watch=self._watch(sampling.stop, echo, session.on_text) if body.get("stream") else None,
                     on_retry=session.on_retry,
                 )
                 break
@@ -302,7 +303,9 @@ class OpenAIEngine:
             )
         return tuple(problems)
 
-    def _body(self, context: Mapping[str, Any], sampling: Sampling, room: int, *, chat: bool) -> dict[str, Any]:
+    def _body(
+        self, context: Mapping[str, Any], sampling: Sampling, room: int, *, chat: bool, stream: bool
+    ) -> dict[str, Any]:
         server, refused = self._found.server, self._found.refused
         body: dict[str, Any] = {"model": self._found.model, **context}
         body["max_completion_tokens" if "max_tokens" in refused else "max_tokens"] = room
@@ -315,8 +318,8 @@ class OpenAIEngine:
             "stop": list(sampling.stop) or None,
             "logprobs": (True if chat else 1) if sampling.logprobs else None,
         }
-        stream = self._stream or ("stop" in refused and bool(sampling.stop))
-        if stream:
+        stream = stream or ("stop" in refused and bool(sampling.stop))
+        if stream and "stream" not in refused:
             body["stream"] = True
             wanted["stream_options"] = {"include_usage": True}
         if server in ("vllm", "sglang") and not (server == "sglang" and chat and stream):
@@ -337,20 +340,27 @@ class OpenAIEngine:
         if parameter in _CHANGES_SAMPLING:
             log.warning("%s does not take %r: going on without it", self.name, parameter)
 
-    def _watch(self, stops: Sequence[str], echo: str) -> Callable[[str], bool]:
+    def _watch(self, stops: Sequence[str], echo: str, on_text: OnText | None) -> Watch:
         """A callback that passes a stream on, skips an echoed prefill and ends at stop strings the endpoint refused."""
         longest = max(map(len, stops), default=0)
         echoing, held = bool(echo), ""  # what may be the echo, and then the end of the text
+        thinking = False
 
-        def watch(new: str) -> bool:
-            nonlocal echoing, held
+        def watch(new: str, thought: bool) -> bool:
+            nonlocal echoing, held, thinking
+            if thought:
+                thinking = True
+                if on_text is not None:
+                    on_text(new)
+                return False
             if echoing:
                 held += new
                 if echo.startswith(held):
                     return False
                 echoing, new, held = False, held.removeprefix(echo), ""
-            if self.on_text is not None:
-                self.on_text(new)
+            if on_text is not None:
+                on_text(f"\n\n{new}" if thinking else new)
+                thinking = False
             if not stops or "stop" not in self._found.refused:
                 return False
             held = (held + new)[-(len(new) + longest) :]

@@ -81,6 +81,8 @@ class Assembler:
         """Length of the text so far."""
         self.complete = False
         """Whether the stream said that the turn has ended."""
+        self.thought = ""
+        """Reasoning in the last chunk."""
         self._text: list[str] = []
         self._top: dict[str, Any] = {}
         self._choice: dict[str, Any] = {}
@@ -95,11 +97,11 @@ class Assembler:
         for key in ("usage", "prompt_token_ids"):
             if chunk.get(key):
                 self._top[key] = chunk[key]
-        new = ""
+        new, self.thought = "", ""
         for choice in chunk.get("choices") or ():
             delta = choice.get("delta") or {"content": choice.get("text")}
             new += _text(delta.get("content"))
-            self._reasoning.append(_text(delta.get("reasoning_content") or delta.get("reasoning")))
+            self.thought += _text(delta.get("reasoning_content") or delta.get("reasoning"))
             self._ids.extend(_ids(choice.get("token_ids")))
             self._logprobs.extend(_logprob_entries(choice.get("logprobs")))
             for call in delta.get("tool_calls") or ():
@@ -109,6 +111,7 @@ class Assembler:
                     self._choice[key] = choice[key]
             self.complete |= bool(choice.get("finish_reason"))
         self._text.append(new)
+        self._reasoning.append(self.thought)
         self.characters += len(new)
         return new
 

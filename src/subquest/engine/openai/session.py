@@ -21,7 +21,7 @@ from ...protocol import in_thought
 from ...record import Segment
 from ..actions import Action
 from ..chat_format import ChatFormat, Piece, encode_pieces, text_of
-from ..interface import Generation, Message, Mode, OnRetry, Sampling, estimate_tokens
+from ..interface import Generation, Message, Mode, OnRetry, OnText, Sampling, estimate_tokens
 from .reply import Reply, cut_in_thought
 from .tokenizer import Tokenizer
 
@@ -35,6 +35,7 @@ class Completer(Protocol):
     """What a session needs of its engine (`OpenAIEngine`)."""
 
     on_retry: OnRetry | None
+    on_text: OnText | None
     actions: tuple[Action, ...]
 
     @property
@@ -66,6 +67,8 @@ class OpenAISession(abc.ABC):
     def __init__(self, engine: Completer, mode: Mode) -> None:
         self.on_retry: OnRetry | None = engine.on_retry
         """Called before each retry; set it to distinguish the retries of different contexts."""
+        self.on_text: OnText | None = engine.on_text
+        """Called with what the model writes while it writes it; the endpoint is then asked to stream."""
         self._engine = engine
         self._mode = mode
         self._segments: list[Segment] = []
@@ -145,7 +148,7 @@ class OpenAISession(abc.ABC):
             raise UsageError("the session is closed")
 
     def _copy_to(self, twin: OpenAISession) -> None:
-        twin.on_retry = self.on_retry
+        twin.on_retry, twin.on_text = self.on_retry, self.on_text
         twin._segments = self._segments.copy()
         twin._tokens = self._tokens
 

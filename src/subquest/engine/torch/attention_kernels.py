@@ -21,8 +21,6 @@ from torch import Tensor
 
 from .step import TILE, Step
 
-_DECODE_TILE = 32
-"""Tokens that a program of the decode kernel, one warp, loads at a time (measured: docs/rollout-engine.md)."""
 _LOG2_E = 1.4426950408889634
 
 
@@ -39,6 +37,12 @@ def _precision(x: Tensor) -> str:
 
 def _power(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
+
+
+def _decode_shape(pad: int) -> dict[str, int]:
+    """Tokens that a program of the decode kernel loads at a time, its warps, and tiles under way (measured:
+    docs/rollout-engine.md)."""
+    return {"TILE": 32, "num_warps": 1, "num_stages": 2}
 
 
 def _prefill_shape(pad: int, itemsize: int) -> dict[str, int]:
@@ -200,7 +204,7 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
     _decode_kernel[(kv_heads, rows, splits)](
         q, keys, values, step.tables, step.slots, step.positions, out, parts, sums, scale * _LOG2_E, q.stride(0),
         step.tables.shape[1], *cache, step.part, splits,
-        GROUP_PAD=max(16, _power(group)), TILE=_DECODE_TILE, WHOLE=splits == 1, num_warps=1, num_stages=2, **common,
+        GROUP_PAD=max(16, _power(group)), WHOLE=splits == 1, **_decode_shape(pad), **common,
     )  # fmt: skip
     if splits > 1:
         _join_kernel[(rows,)](

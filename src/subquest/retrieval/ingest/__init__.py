@@ -12,6 +12,7 @@ ledger     what was read before, and what came of it
 run        all of it together
 """
 
-from .ingestion import Problem, Report, State, ingest
+from .ingestion import Problem, Report, State, forget_files, ingest
+from .sources import Found
 
-__all__ = ["Problem", "Report", "State", "ingest"]
+__all__ = ["Found", "Problem", "Report", "State", "forget_files", "ingest"]

@@ -6,9 +6,8 @@ import contextlib
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 from ...errors import DataError, UsageError
@@ -22,7 +21,7 @@ from ..splitter import Size
 from ..writer import Placed, Writer
 from .documents import Contents, FileReader, Stopped
 from .ledger import Account, Known, Ledger
-from .sources import Found, Walk, digest, open_regular
+from .sources import Found, Source, Walk, digest, open_regular
 from .table_writer import TableWriter
 from .versions import newer_versions
 
@@ -91,11 +90,12 @@ class Report:
 
 def ingest(
     index: Index,
-    sources: Sequence[str | Path],
+    sources: Sequence[Source],
     *,
     size: Size | None = None,
     ocr: bool = False,
     prune: bool = False,
+    again: bool = False,
     on_error: OnError = "skip",
     jobs: int | None = None,
     progress: Callable[[State], None] | None = None,
@@ -104,7 +104,8 @@ def ingest(
     """Bring an index up to date with files, folders and patterns.
 
     size: of passages; by default that of the last ingestion, at first 100 words. ocr: read scans and images too.
-    prune: remove what came from files of these sources that no longer exist. on_error: what to do about what cannot be
+    prune: remove what came from files of these sources that no longer exist. again: read files that have not changed
+    as well. on_error: what to do about what cannot be
     read; stop raises DataError and keeps what was read before. jobs: processes that read. progress, on_problem: called
     on the way.
     """
@@ -113,12 +114,30 @@ def ingest(
         store.put(writer.db, "passages", {"aim": chosen.aim, "unit": chosen.unit})
         processes = jobs or min(4, len(os.sched_getaffinity(0)))
         with Pool(processes, ocr=ocr) as pool:
-            run = _Run(writer, pool, chosen, ocr=ocr, stop=on_error == "stop", progress=progress, on_problem=on_problem)
+            run = _Run(
+                writer, pool, chosen, ocr=ocr, again=again, stop=on_error == "stop", progress=progress,
+                on_problem=on_problem,
+            )  # fmt: skip
             with contextlib.closing(run.tables):
                 report = run.ingest(sources, prune=prune)
         if pending(writer):
             embed(writer, index.encoder, None)
     return report
+
+
+def forget_files(index: Index, names: Iterable[str]) -> int:
+    """Remove files, by their names in the index, with the passages that only they have; returns how many those were."""
+    with Writer.open(index.path) as writer, contextlib.closing(TableWriter(writer.folder)) as tables:
+        ledger = Ledger(writer.db)
+
+        def documents() -> Iterator[Document]:
+            for name in names:
+                ledger.remove(name)
+            yield from ()
+
+        writer.add(documents())
+        tables.tidy(ledger.contents())
+        return ledger.retired
 
 
 @dataclass(slots=True)
@@ -142,6 +161,7 @@ class _Run:
         size: Size,
         *,
         ocr: bool,
+        again: bool,
         stop: bool,
         progress: Callable[[State], None] | None,
         on_problem: Callable[[Problem], None] | None,
@@ -152,6 +172,7 @@ class _Run:
         self._progress = progress
         self._on_problem = on_problem
         self._ocr = ocr
+        self._again = again
         self._how = f"{READERS} {size}"
         self.tables = TableWriter(writer.folder)
         self._files = FileReader(size, pool, ocr, self._wrong, self.tables)
@@ -166,7 +187,7 @@ class _Run:
         self._state = State()
         self.report = Report()
 
-    def ingest(self, sources: Sequence[str | Path], *, prune: bool) -> Report:
+    def ingest(self, sources: Sequence[Source], *, prune: bool) -> Report:
         began = time.monotonic()
         walk = Walk(sources, self._broken, pictures=self._ocr)
         files = list(walk)
@@ -253,7 +274,7 @@ class _Run:
         one with another newest version, because its passages name that.
         """
         how, _, newer = known.how.partition(_NEWER)
-        if newer != self._newer.get(name, ""):
+        if self._again or newer != self._newer.get(name, ""):
             return False
         known = known._replace(how=how)
         if known.how.endswith(_UNGUESSED) and can_guess():
@@ -297,6 +318,7 @@ class _Run:
                 except Stopped:
                     raise
                 except UsageError as error:
+                    account.failure = str(error)
                     self._broken(account.name, str(error))
                 finally:
                     self.tables.close_file(whole=whole)

@@ -6,10 +6,10 @@
     displaced id, file                          ids for which another file's document replaced this file's
 
 A file is done when its row has the hash of its content, which is written in the transaction that stores its last
-passage. Passages of an earlier version are put into `retired`, so that they disappear in the same moment in which the
-new ones appear, whatever is killed in between. A document that several files contain, word for word, is `shared`: it is
-removed with the last of them. Where two files give one id to different documents, the later one counts; when that is
-removed, the other file is read again.
+passage; without a hash, `wrong` says why it was not read to its end. Passages of an earlier version are put into
+`retired`, so that they disappear in the same moment in which the new ones appear, whatever is killed in between. A
+document that several files contain, word for word, is `shared`: it is removed with the last of them. Where two files
+give one id to different documents, the later one counts; when that is removed, the other file is read again.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Account:
     """Passages that were given to the writer and are not stored yet."""
     result: Known | None = None
     """Set when the file was read to its end."""
+    failure: str = ""
+    """Why it was not."""
     closed: bool = False
 
 
@@ -152,6 +154,7 @@ class Ledger:
     def close(self, account: Account) -> None:
         """The file's last passage is stored: it is done, and what only its earlier version had is retired."""
         if account.result is None:
+            self._db.execute("UPDATE files SET wrong = ? WHERE number = ?", (account.failure, account.number))
             return
         kept = _merged(account.kept)
         before = self._flags(account.number)
@@ -173,17 +176,22 @@ class Ledger:
         """Remove the files of these sources that were not seen, unless they could not be read."""
         seen, gone = set(seen), []
         for source in sources:
-            rows = self._db.execute("SELECT number, name, path FROM files WHERE source = ?", (source,)).fetchall()
-            for number, name, path in rows:
+            rows = self._db.execute("SELECT name, path FROM files WHERE source = ?", (source,)).fetchall()
+            for name, path in rows:
                 if name in seen or any(path == place or path.startswith(f"{place}/") for place in unseen):
                     continue
-                old = self._ranges(number)
-                self._db.execute("DELETE FROM origins WHERE file = ?", (number,))
-                self._db.execute("DELETE FROM displaced WHERE file = ?", (number,))
-                self._retire(old)
-                self._db.execute("DELETE FROM files WHERE number = ?", (number,))
+                self.remove(name)
                 gone.append(name)
         return gone
+
+    def remove(self, name: str) -> None:
+        """Remove a file and the documents that only it has."""
+        row = self._db.execute("SELECT number FROM files WHERE name = ?", (name,)).fetchone()
+        if row is not None:
+            old = self._ranges(row[0])
+            for table, column in (("origins", "file"), ("displaced", "file"), ("files", "number")):
+                self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", row)
+            self._retire(old)
 
     def _unretire(self, numbers: Sequence[int]) -> None:
         """Keep documents that another file dropped in this run, because this one has them too."""

@@ -42,18 +42,22 @@ class Found(NamedTuple):
     size: int
 
 
+Source = str | Path | Found
+"""What may be ingested: a file, a folder, a pattern, or a file under a name of its own."""
+
+
 class Walk:
     """The files of some sources, in a stable order, each once; and what was skipped."""
 
-    def __init__(self, sources: Sequence[str | Path], broken: Callable[[str, str], None], *, pictures: bool) -> None:
+    def __init__(self, sources: Sequence[Source], broken: Callable[[str, str], None], *, pictures: bool) -> None:
         """`broken` is called with the name of what cannot be read, and the reason."""
         self.passed_over: Counter[str] = Counter()
         """Files of kinds that are not read, by suffix; `hidden`, `links to folders` and `beside a world's corpus`."""
         self.unseen: list[str] = []
         """Folders and files that could not be read."""
-        check_sources(sources)
-        self.sources = {os.path.abspath(source) for source in sources}
-        self._given = [Path(source) for source in sources]
+        check_sources([source for source in sources if not isinstance(source, Found)])
+        self.sources = {s.source if isinstance(s, Found) else os.path.abspath(s) for s in sources}
+        self._given = [source if isinstance(source, Found) else Path(source) for source in sources]
         self._broken = broken
         self._suffixes = SUFFIXES | PICTURES if pictures else SUFFIXES
         self._seen: set[str] = set()
@@ -65,7 +69,10 @@ class Walk:
                     self._seen.add(found.path)
                     yield found
 
-    def _files(self, source: Path) -> Iterator[Found]:
+    def _files(self, source: Path | Found) -> Iterator[Found]:
+        if isinstance(source, Found):
+            yield source
+            return
         whole = os.path.abspath(source)
         if source.is_dir():
             yield from self._folder(whole, os.path.basename(os.path.realpath(whole)), whole)

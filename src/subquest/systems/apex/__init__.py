@@ -75,6 +75,7 @@ class Known:
 
 class APEX(System[APEXSettings]):
     name = "apex"
+    description = "Plans all sub-questions first, then searches for each and puts the answers together."
     roles = ("planner", "executor", "synthesizer")
     stand_ins: ClassVar[Mapping[str, str]] = {"synthesizer": "executor"}
     answering = "synthesizer"

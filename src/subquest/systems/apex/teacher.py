@@ -10,7 +10,7 @@ from ...metrics import exact_match
 from ...record import Episode, Question
 from ...runtime.rendering import one_line
 from ...train.facts import Fact, needs_lists, query
-from ...train.gold import NOT_RETRIEVED, QUERIES, GiveUp, GoldTeacher, View
+from ...train.gold import NOT_FOUND, NOT_RETRIEVED, QUERIES, GiveUp, GoldTeacher, View
 from .plan import lines_of
 
 STEPS = 5
@@ -44,13 +44,13 @@ class APEXTeacher(GoldTeacher):
             plan = "\n".join(self.steps)
             return f"<plan>\n{plan}\n</plan>"
         if view.role == "synthesizer":
-            return f"{self.conclusion()}<answer>{self.answer}</answer>"
+            return self.final(view)
         return self._execute(view)
 
     def objection(self, episode: Episode) -> str:
         """Whether a sub-answer is wrong, where the plan is the gold one: a model may have played its executor."""
         plan = next((e.data["steps"] for e in episode.events if e.kind == "plan"), ())
-        if list(plan) != lines_of("\n".join(self.steps)):
+        if self.missing or list(plan) != lines_of("\n".join(self.steps)):
             return ""
         gold = [(fact.answer, self.result(fact)) for fact in self.facts] + [self.question.answers] * bool(self.closing)
         given = (t.result for t in episode.by_role("executor"))
@@ -62,7 +62,7 @@ class APEXTeacher(GoldTeacher):
         listed = view.prompt
         told = [fact for fact in self.facts if f"\n- {one_line(fact.task)} {one_line(self.result(fact))}\n" in listed]
         if task == self.closing and len(told) == len(self.facts):
-            return f"{self.conclusion()}<answer>{self.answer}</answer>"
+            return f"{view.thought(self.conclusion())}<answer>{self.answer}</answer>"
         return next((f"<answer>{self.result(fact)}</answer>" for fact in told if fact.task == task), "")
 
     def _execute(self, view: View) -> str:
@@ -74,26 +74,29 @@ class APEXTeacher(GoldTeacher):
             return known if view.turn else "answer"
         fact = self.fact_for(task)
         if view.turn == 0:
+            if self.missing:  # this step may ask about what was not found
+                raise GiveUp(NOT_RETRIEVED)
             return "retrieve"
         shown = "\n".join(s.text for s in view.segments if s.kind == "env")
         found = self.read(fact, shown)
         asked = view.last
         tried = sum(1 for s in view.segments if s.kind == "agent" and "<search>" in s.text)
-        if "more documents" in asked:
+        if "one word: yes or no" in asked:
             if found is None and tried >= QUERIES:
-                raise GiveUp(NOT_RETRIEVED)
-            return "yes" if found is None else "no"
+                self.not_retrieved()
+            return "yes" if found is None and not self.missing else "no"
         if "search query" in asked:
             return f"<search>{query(fact, tried)}</search>"
         if found is None:
-            raise GiveUp(NOT_RETRIEVED)
-        return f"<answer>{self.result(fact)}</answer>"
+            self.not_retrieved()
+            return f"<answer>{NOT_FOUND}</answer>"
+        return f"{view.thought(found) if view.thinks_plainly else ''}<answer>{self.result(fact)}</answer>"
 
 
 def closing_step(question: Question, facts: list[Fact]) -> str:
     """The question as the last step of its own plan, for one plan in `CLOSED`; empty for the others, and where it
     could not be read back as one step."""
-    if zlib.crc32(question.id.encode()) % CLOSED or not 1 < len(facts) < STEPS:
+    if question.unanswerable or zlib.crc32(question.id.encode()) % CLOSED or not 1 < len(facts) < STEPS:
         return ""
     text = one_line(question.question)
     return text if lines_of(f"1. {text}") == [text] and not re.search(r"#\d", text) else ""

@@ -17,6 +17,7 @@ from ...runtime.system import NoSettings, System
 
 class Direct(System[NoSettings]):
     name = "direct"
+    description = "Answers from the model's memory, without searching."
     roles = ("answerer",)
     reads = False
 
@@ -33,3 +34,4 @@ class ChainOfThought(Direct):
     """`Direct` with a prompt that asks for the steps."""
 
     name = "cot"
+    description = "Thinks step by step and answers from memory, without searching."

@@ -38,6 +38,7 @@ class IRCoTSettings:
 
 class IRCoT(System[IRCoTSettings]):
     name = "ircot"
+    description = "Searches again after every sentence of its reasoning."
     roles = ("reasoner", "reader")
     answering = "reader"
     Settings = IRCoTSettings

@@ -55,4 +55,6 @@ O2_SEARCHER = O2Dialect(
 
 class O2Searcher(SearchAgent):
     name = "o2-searcher"
+    description = "One agent that sends several queries at a time."
+    needs_training = True
     own_dialect = O2_SEARCHER

@@ -34,6 +34,7 @@ PLAN_AND_SOLVE = Dialect(
 
 class PlanAndSolve(SearchAgent):
     name = "plan-and-solve"
+    description = "Writes a plan first, then carries it out with searches in one context."
     roles = ("planner", "agent")
     own_dialect = PLAN_AND_SOLVE
 

@@ -42,6 +42,7 @@ class PlanExpertsSettings(ToolSettings):
 
 class PlanExperts(ToolSystem[PlanExpertsSettings]):
     name = "plan-experts"
+    description = "Plans once, then lets experts with tools work on the steps."
     roles = ("planner", "coordinator", *ROLES)
     stand_ins = STAND_INS
     prompt_roles: ClassVar[Mapping[str, str]] = {"select": "coordinator"}

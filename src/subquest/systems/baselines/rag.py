@@ -27,6 +27,7 @@ class RAGSettings:
 
 class NaiveRAG(System[RAGSettings]):
     name = "rag"
+    description = "Searches once and answers from what it finds: fast, for simple questions."
     roles = ("answerer",)
     Settings = RAGSettings
 

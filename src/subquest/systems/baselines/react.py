@@ -40,9 +40,10 @@ class ReActDialect(Dialect):
         return self.observation.replace("$documents", " ".join(fence(text, self.tags).split()))
 
 
-REACT = ReActDialect("react", observation="\nObservation: $documents\n", stop=("\nObservation:",), k=3, turns=7)
+REACT = ReActDialect("react", observation="\nObservation: $documents\nThought:", stop=("\nObservation:",), k=3, turns=7)
 
 
 class ReAct(SearchAgent):
     name = "react"
+    description = "One agent that alternates thought, search and observation."
     own_dialect = REACT

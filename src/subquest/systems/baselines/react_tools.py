@@ -23,6 +23,7 @@ from ..hira.experts import look_at
 
 class ReActTools(ToolSystem[ToolSettings]):
     name = "react-tools"
+    description = "One agent that reasons and calls tools: search, pages, code and files."
     roles = ("agent",)
 
     def actions(self) -> Mapping[str, Sequence[Action]]:

@@ -67,6 +67,7 @@ class AgentSettings:
 
 class SearchAgent(System[AgentSettings]):
     name = "search-agent"
+    description = "One agent that thinks and searches in a single context, in a format of your choice."
     roles: ClassVar[tuple[str, ...]] = ("agent",)
     answering = "agent"
     Settings = AgentSettings
@@ -163,10 +164,11 @@ class SearchAgent(System[AgentSettings]):
         if isinstance(stopped, EngineError):
             run.fail("engine", stopped, agent, fatal=True)
         elif self.settings.force:
-            before = agent.last_turn
-            text = await agent.force(self.aside("force"))
+            before, instruction = agent.last_turn, self.aside("force")
+            text = await agent.force(instruction)
             if agent.last_turn is not None and agent.last_turn is not before:
-                action = self.dialect.action(agent.last_turn.text)
+                begun = instruction.rpartition("\n")[2]  # the answer's opening, which the turn may go on with
+                action = self.dialect.action(agent.last_turn.text) or self.dialect.action(begun + agent.last_turn.text)
                 text = action.answer if action and action.answer else text
         stop_reason = "forced" if text else "failed" if isinstance(stopped, EngineError) else "no answer"
         await agent.close(stop_reason, text)
@@ -192,16 +194,22 @@ def findings(found: Mapping[str, Sequence[Hit]], trajectory: str, text: str) -> 
 
 class SearchR1(SearchAgent):
     name = "search-r1"
+    description = "One agent that thinks, searches and answers in a single context."
+    needs_training = True
     own_dialect = SEARCH_R1
 
 
 class AutoRefine(SearchAgent):
     name = "autorefine"
+    description = "One agent that searches and writes down what matters before it goes on."
+    needs_training = True
     own_dialect = AUTOREFINE
 
 
 class ReSearch(SearchAgent):
     name = "research"
+    description = "One agent that searches inside its reasoning and reads results as they come."
+    needs_training = True
     own_dialect = RESEARCH
 
 
@@ -209,19 +217,27 @@ class ReCall(SearchAgent):
     """Searches by JSON tool calls."""
 
     name = "recall"
+    description = "One agent that searches by JSON tool calls."
+    needs_training = True
     own_dialect = RECALL
 
 
 class R1Searcher(SearchAgent):
     name = "r1-searcher"
+    description = "One agent that searches whenever its reasoning needs a fact."
+    needs_training = True
     own_dialect = R1_SEARCHER
 
 
 class SimpleDeepSearcher(SearchAgent):
     name = "simpledeepsearcher"
+    description = "One agent that reasons at length and searches in between."
+    needs_training = True
     own_dialect = SIMPLE_DEEP_SEARCHER
 
 
 class StepSearch(SearchAgent):
     name = "stepsearch"
+    description = "One agent that searches step by step in a single context."
+    needs_training = True
     own_dialect = STEPSEARCH

@@ -29,6 +29,7 @@ REASONING_TOKENS = 512
 
 class SearchO1(SearchAgent):
     name = "search-o1"
+    description = "A reasoning agent whose search results are read and condensed by a second reader."
     roles = ("agent", "reader")
     sampling = Sampling(temperature=0.7, top_p=0.8, top_k=20)
     own_dialect = SEARCH_O1

@@ -51,6 +51,7 @@ class Alone(ToolSystem[ToolSettings]):
 
 class WebThinker(Alone):
     name = "webthinker"
+    description = "A single reasoning agent that searches and opens web pages."
     roles = DeepSearch.roles
     stand_ins = dict.fromkeys(DeepSearch.roles[1:], "deep")
     expert = DeepSearch
@@ -58,11 +59,13 @@ class WebThinker(Alone):
 
 class CodeAct(Alone):
     name = "codeact"
+    description = "A single agent that solves the task by writing and running code."
     roles = ("code",)
     expert = Code
 
 
 class MultimodalEnhanced(Alone):
     name = "multimodal"
+    description = "A single agent that reads images, sound and video."
     roles = ("multimodal",)
     expert = Multimodal

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ...metrics import contains_answer
 from ...record import Question
 from ...train.facts import Fact, query, titles_in
-from ...train.gold import NOT_RETRIEVED, NOTHING, QUERIES, GiveUp, GoldTeacher, View
+from ...train.gold import NOTHING, QUERIES, GoldTeacher, View
 
 
 class SearchAgentTeacher(GoldTeacher):
@@ -28,23 +28,25 @@ class SearchAgentTeacher(GoldTeacher):
             if found is None:
                 self._tries += 1
                 if self._tries >= QUERIES:
-                    raise GiveUp(NOT_RETRIEVED)
+                    self.not_retrieved()
                 found = NOTHING
             else:
                 self._at, self._tries = self._at + 1, 0
             note = f"<refine>{found}</refine>" if refines else f"<think>{found}</think>"
-        if self._at == len(self.facts):
-            return f"{note}{self.conclusion()}<answer>{self.answer}</answer>"
+        if self._at == len(self.facts) or self.missing:
+            return f"{note}{self.final(view)}"
         fact = self.facts[self._at]
-        return f"{note}{'' if self._tries else self.shared(fact)}<search>{query(fact, self._tries)}</search>"
+        shared = "" if self._tries else view.thought(self.shared(fact))
+        return f"{note}{shared}<search>{query(fact, self._tries)}</search>"
 
 
 class RAGTeacher(GoldTeacher):
     def reply(self, view: View) -> str:
-        stated = contains_answer(view.prompt.partition("Question:")[0], self.question.answers)
-        if not stated and not {f.support for f in self.facts} <= titles_in(view.prompt):
-            raise GiveUp(NOT_RETRIEVED)
-        return f"{self.conclusion()}<answer>{self.answer}</answer>"
+        shown = view.last.rpartition("Question:")[0]
+        stated = not self.question.unanswerable and contains_answer(shown, self.question.answers)
+        if not stated and not {f.support for f in self.facts} <= titles_in(shown):
+            self.not_retrieved()
+        return self.final(view)
 
 
 class DirectTeacher(GoldTeacher):

@@ -23,6 +23,7 @@ REMOVED = "(removed)"
 
 class Truncation(SearchAgent):
     name = "truncation"
+    description = "Search-R1 that forgets the documents of earlier turns."
     queries = 1
 
     async def answer(self, run: Run) -> Answer:

@@ -26,6 +26,8 @@ _START = re.compile(r"^[ \t\r*#]*(?:Doc(?:ument)?\s*\d+\s*[:.)]|\d+\s*[:.)])[\s*
 
 class ZeroSearch(SearchAgent):
     name = "zerosearch"
+    description = "One agent trained on documents that a model makes up; searches like Search-R1."
+    needs_training = True
     own_dialect = ZEROSEARCH
 
 

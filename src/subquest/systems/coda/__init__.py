@@ -59,6 +59,7 @@ class CoDASettings:
 
 class CoDA(System[CoDASettings]):
     name = "coda"
+    description = "A planner breaks the question into sub-tasks; executors search and report back short results."
     roles = ("planner", "executor")
     Settings = CoDASettings
     removed: ClassVar[Mapping[str, str]] = {

@@ -70,6 +70,7 @@ class Malformed(Exception):
 
 class DECOR(System[DECORSettings]):
     name = "decor"
+    description = "A planner searches step by step, a filter keeps the evidence, an answerer concludes from the notes."
     roles = ("planner", "filter", "answerer", "compressor")
     answering = "answerer"
     Settings = DECORSettings

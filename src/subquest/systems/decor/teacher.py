@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...record import Question
 from ...train.facts import Fact, query
-from ...train.gold import NOT_RETRIEVED, GiveUp, GoldTeacher, View
+from ...train.gold import GoldTeacher, View
 
 
 class DECORTeacher(GoldTeacher):
@@ -19,15 +19,15 @@ class DECORTeacher(GoldTeacher):
     def reply(self, view: View) -> str:
         if view.role == "planner":
             at, self._planned = self._planned, self._planned + 1
-            if at == len(self.facts):
+            if at == len(self.facts) or self.missing:
                 return "<search>None</search>"
             return f"<search>{query(self.facts[at], 0)}</search>"
         if view.role == "filter":
             found = self.read(self.facts[self._planned - 1], view.prompt)
             if found is None:
-                raise GiveUp(NOT_RETRIEVED)
+                self.not_retrieved()
             return f"<filter>{found}</filter>"
-        return f"{self.conclusion()}<answer>{self.answer}</answer>"
+        return self.final(view)
 
 
 TEACHERS: Mapping[str, type[GoldTeacher]] = {"decor": DECORTeacher}

@@ -70,6 +70,7 @@ class HiRASettings(ToolSettings):
 
 class HiRA(ToolSystem[HiRASettings]):
     name = "hira"
+    description = "A reasoning planner calls experts that search, browse, run code and read media."
     roles = ("planner", "coordinator", *ROLES)
     stand_ins = STAND_INS
     Settings = HiRASettings

@@ -1,0 +1,111 @@
+"""Another library in a process of its own, with packages of its own: started early, measured when it is its turn.
+
+The process reads its task as one line of JSON, says `ready` when everything is loaded, waits for `go`, and answers with
+one line of JSON. What libraries print goes to a log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from subquest.errors import OutsideError
+
+HERE = Path(__file__).resolve().parent
+
+
+class Peer:
+    """The other process, seen from the benchmark."""
+
+    def __init__(
+        self, name: str, script: str, task: Mapping[str, Any], *, path: str, log: Path, env: Mapping[str, str]
+    ) -> None:
+        """`path` comes first on the process's PYTHONPATH, then what this process was given."""
+        self.name, self._log = name, log
+        paths = (path, str(HERE.parent / "src"), os.environ.get("PYTHONPATH", ""))
+        environment = {
+            **os.environ,
+            "HF_HUB_OFFLINE": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            **env,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        }
+        with log.open("w", encoding="utf-8") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, str(HERE / script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,
+                text=True, env=environment,
+            )  # fmt: skip
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self._write(json.dumps(task))
+
+    def wait_ready(self, seconds: float) -> None:
+        self._next(seconds)
+
+    def measure(self, seconds: float) -> dict[str, Any]:
+        """Let it work; returns its figures."""
+        self._write("go")
+        found: dict[str, Any] = json.loads(self._next(seconds))
+        return found
+
+    def close(self) -> None:
+        """End the process, by force where closing its input does not suffice."""
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it ended: its log says why, and the next line is missing
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            self._lines.put(line)
+        self._lines.put("")
+
+    def _next(self, seconds: float) -> str:
+        try:
+            line = self._lines.get(timeout=seconds)
+        except queue.Empty:
+            raise OutsideError(f"{self.name} said nothing for {seconds:.0f} s (log: {self._log})") from None
+        if not line:
+            said = [line for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines() if line]
+            raise OutsideError(f"{self.name} ended: {said[-1] if said else 'without a word'} (log: {self._log})")
+        return line
+
+
+class Work:
+    """The benchmark, seen from the other process."""
+
+    def __init__(self) -> None:
+        self._channel: IO[str] = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)  # libraries print to the log
+        self.task: dict[str, Any] = json.loads(sys.stdin.readline())
+
+    def wait(self) -> None:
+        """Say that everything is loaded, and wait for the turn."""
+        self._say("ready")
+        if sys.stdin.readline().strip() != "go":
+            raise SystemExit(0)
+
+    def answer(self, figures: Mapping[str, Any]) -> None:
+        self._say(json.dumps(figures))
+
+    def _say(self, line: str) -> None:
+        self._channel.write(line + "\n")
+        self._channel.flush()

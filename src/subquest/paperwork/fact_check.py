@@ -1,0 +1,114 @@
+"""Whether a text keeps facts: every value stands near its subject, exactly, and no other name or number is added."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ..data.self_instruct import mentions
+from .organisation import Fact
+
+SHORT = "too short"
+LONG = "too long, or cut off"
+PLACEHOLDER = "a placeholder or the model's own words"
+LOST = "a fact was lost"
+APART = "a value is far from its subject"
+NUMBER = "a number was added"
+NAME = "a name was added"
+REPEATED = "a sentence is repeated"
+DIFFERENT = "a reader understands it differently"
+
+_MARKUP = re.compile(r"<[^>]*>|[*_`#|]+")
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_ORDINAL = re.compile(r"^\s*(?:[-*•]\s*)?\d{1,2}[.)]\s+", re.MULTILINE)
+_PLACEHOLDER = re.compile(
+    r"\[[^\]]*\]|\{[^}]*\}|\b(?:TBD|TBC|N/A|XX+|lorem|as an ai|language model|insert|your name|the facts)\b",
+    re.IGNORECASE,
+)
+_MONTH = r"January|February|March|April|May|June|July|August|September|October|November|December"
+_DATED = re.compile(rf"\b(?:{_MONTH})\b|\b(?:{_MONTH})\s+\d{{1,2}}\b")
+_NAMES = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?: [A-Z][a-z]+)+")
+_TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss|Dr|Prof)\.? +([A-Z][\w-]+)")
+_SMALL_NUMBERS = frozenset(
+    ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "fifteen", "twenty",
+     "thirty", "forty", "fifty", "sixty", "ninety", "hundred", "thousand", "million", "dozen")
+)  # fmt: skip
+
+
+def plain(text: str) -> str:
+    """A text without the signs of Markdown and HTML."""
+    return _MARKUP.sub(" ", text)
+
+
+def blocks(text: str) -> list[str]:
+    """Paragraphs; lines of a list or table count with the line before the first of them."""
+    return [block for block in re.split(r"\n\s*\n|</(?:p|tr|ul|ol|table|h\d|section)>", text) if block.strip()]
+
+
+def flaw(text: str, facts: Sequence[Fact], *, known: Iterable[str], allowed: Iterable[str], topic: str = "") -> str:
+    """Why a text must not be used; empty if it keeps every fact and adds none.
+
+    `known` are all names of the organisation, `allowed` those that may stand in the text beside those of the facts,
+    and `topic` the subject of the whole text, near which every line of it is.
+    """
+    bare = plain(text)
+    count = len(bare.split())
+    if count < 25 + 6 * len(facts):
+        return SHORT
+    if _PLACEHOLDER.search(text):
+        return PLACEHOLDER
+    for fact in facts:
+        if not holds(bare, fact.value):
+            return LOST
+        if fact.subject != topic and not is_near(text, fact):
+            return APART
+    if topic and not mentions(bare, topic):
+        return LOST
+    own = {*allowed, topic, *(f.subject for f in facts), *(f.value for f in facts)} - {""}
+    return _added(bare, own, known) or (REPEATED if _repeats(bare) else "")
+
+
+def is_near(text: str, fact: Fact) -> bool:
+    """Whether some block has the value and its subject; people may go by their family name."""
+    names = [fact.subject, *([fact.subject.split()[-1]] if fact.kind == "person" else [])]
+    found = [plain(block) for block in blocks(text)]
+    return any(holds(block, fact.value) and any(mentions(block, name) for name in names) for block in found)
+
+
+def holds(text: str, value: str) -> bool:
+    """Whether a value stands in a text as a whole: 4,500 does not stand in 14,500."""
+    return re.search(rf"(?<![\w.,]){re.escape(value)}(?![\d])(?!,\d)(?!\w)", text, re.IGNORECASE) is not None or (
+        not value[0].isalnum() and re.search(rf"{re.escape(value)}(?!\d)(?!,\d)", text) is not None
+    )
+
+
+def _added(bare: str, own: set[str], known: Iterable[str]) -> str:
+    """Whether a text has a number, date or name that is not its own."""
+    rest = bare
+    low = bare.casefold()
+    for name in sorted((n for n in own if n.casefold() in low), key=len, reverse=True):
+        rest = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", rest, flags=re.IGNORECASE)
+    rest = _ORDINAL.sub(" ", rest)
+    if _NUMBER.search(rest) or _DATED.search(rest) or _SMALL_NUMBERS & set(re.findall(r"[a-z]+", rest)):
+        return NUMBER
+    families = {name.split()[-1] for name in own}
+    low = rest.casefold()  # most names are not there: a look is cheaper than a pattern
+    for name in known:
+        first, *others = name.split()
+        if name in own or first.casefold() not in low:
+            continue
+        if mentions(rest, name) or (others and others[-1] not in families and mentions(rest, first)):
+            return NAME
+    parts = {word for name in own for word in name.split()}
+    if _TITLED.search(rest):
+        return NAME
+    for found in _NAMES.findall(rest):
+        if not any(word in parts or word.lower() in bare.split() for word in found.split()):
+            return NAME
+    return ""
+
+
+def _repeats(bare: str) -> bool:
+    told = [s.strip().casefold() for s in re.split(r"[.!?]\s|\n", bare)]
+    long = [s for s in told if len(s) > 25]
+    return len(set(long)) < len(long)

@@ -1,0 +1,302 @@
+"""Organisations written by a model, many at once; what is finished is kept, so that a run can be interrupted.
+
+For each organisation the model proposes the words of its trade, writes its papers, reads each paper again and says what
+it states, and words the questions. Papers that lose or add a fact, or that the reader understands differently, are
+written once more and then left out. A question that the model does not word well keeps its plain wording.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ..codec import Record, from_dict, to_dict
+from ..data.self_instruct import ANSWER, mentions, same_answer
+from ..engine.interface import Engine, Generation, Message, Sampling
+from ..errors import DataError, UsageError
+from ..input_file import parse_json
+from ..worlds.random_stream import RandomStream, digest
+from . import fact_check
+from .organisation import Fact, Organisation, Vocabulary, draw, sector_of
+from .papers import SYSTEM, Paper, finished, page, plan_papers, prompt, tone, unfenced
+from .questions import Asked, Drafter, Facts
+
+JOURNAL = "organisations.jsonl"
+QUESTIONS = {
+    "single": 5, "bridge-2": 7, "bridge-3": 4, "bridge-4": 2, "comparison": 2, "yes-no": 2, "same": 1, "sum": 1,
+    "difference": 1, "list": 1, "count": 1, "unanswerable": 4,
+}  # fmt: skip
+"""Questions of each type that are drawn for an organisation."""
+ATTEMPTS = 3
+"""Times that a paper is written, or a question worded, before it is given up."""
+AT_ONCE = 16
+"""Calls to the model that one organisation makes at once, about."""
+
+WORDS = """You invent the words of an organisation's trade. Reply with exactly these five lines, the items separated \
+by commas, each of one to three words, without numbers:
+teams: six names of teams
+jobs: eight job titles
+equipment: eight kinds of equipment it owns
+services: six kinds of services it buys from other firms
+topics: six topics of its internal policies"""
+REWORD = """You word questions as a colleague in an office would ask them. Write the question in other, natural words. \
+Keep every name and number in it exactly as it is. Ask for the same thing. Do not answer it. Reply with the question \
+only."""
+UNCHANGED = "unchanged"
+MALFORMED = "not one question"
+LEAK = "it holds its answer, or what a step finds"
+LOST = "a name was lost"
+
+
+class Written(Record):
+    """One organisation with its papers and questions, as the journal holds it."""
+
+    organisation: Organisation
+    papers: tuple[Paper, ...]
+    questions: tuple[Asked, ...]
+    kept: Mapping[str, int] = {}
+    """How many papers and questions were kept, by kind."""
+    refused: Mapping[str, int] = {}
+    """How many attempts were refused, by kind and reason."""
+
+
+class Writer:
+    """Writes organisations with one model."""
+
+    def __init__(self, engine: Engine, seed: int, *, concurrency: int = 64) -> None:
+        self._engine, self._seed = engine, seed
+        self._gate = asyncio.Semaphore(concurrency)
+
+    async def write(self, number: int) -> Written:
+        """One organisation; the same seed and number give the same facts."""
+        refused: Counter[str] = Counter()
+        kept: Counter[str] = Counter()
+        organisation = draw(self._seed, number, await self._vocabulary(number))
+        planned = plan_papers(organisation)
+        papers = [p for p in await asyncio.gather(*(self._paper(organisation, p, refused) for p in planned)) if p]
+        kept.update(f"paper: {p.kind}" for p in papers)
+        facts = Facts(organisation, [f for p in papers for f in p.facts])
+        drafts = list(Drafter(facts, RandomStream(self._seed, number, "questions")).questions(QUESTIONS))
+        questions = await asyncio.gather(*(self._question(facts, q, n, refused) for n, q in enumerate(drafts)))
+        kept.update(f"question: {q.type}{'' if q.plain else ' (plain)'}" for q in questions)
+        return Written(organisation, tuple(papers), tuple(questions), dict(kept), dict(refused))
+
+    async def _ask(self, system: str, user: str, *, tokens: int, seed: int | None = None) -> Generation:
+        """One reply; at random with a seed, else the likeliest."""
+        how = Sampling(max_tokens=tokens)
+        if seed is not None:
+            how = replace(how, temperature=0.8, top_p=0.95, seed=seed & 0x7FFFFFFF)
+        async with self._gate:
+            session = await self._engine.open([Message("system", system), Message("user", user)])
+            try:
+                return await session.generate(how)
+            finally:
+                await session.close()
+
+    async def _vocabulary(self, number: int) -> Vocabulary:
+        """The model's words where they can be used, the general ones elsewhere."""
+        user = f"The organisation is {sector_of(self._seed, number)}."
+        reply = await self._ask(WORDS, user, tokens=220, seed=digest(self._seed, number, "words"))
+        return parse_vocabulary(reply.text)
+
+    async def _paper(self, organisation: Organisation, paper: Paper, refused: Counter[str]) -> Paper | None:
+        if paper.text:
+            return await self._with_introduction(organisation, paper, refused)
+        known = [t.name for t in (*organisation.things, *organisation.strangers) if t.kind not in ("team", "town")]
+        allowed = [*paper.names, organisation.name]
+        for attempt in range(ATTEMPTS):
+            key = digest(self._seed, organisation.number, paper.file, attempt)
+            asked = prompt(organisation, paper, tone(RandomStream(key)))
+            reply = await self._ask(SYSTEM, asked, tokens=420, seed=key)
+            text = finished(paper, reply.text)
+            reason = fact_check.LONG if reply.finish == "length" else ""
+            reason = reason or fact_check.flaw(text, paper.facts, known=known, allowed=allowed, topic=paper.topic)
+            if not reason and not all(await asyncio.gather(*(self._reads(text, fact) for fact in paper.facts))):
+                reason = fact_check.DIFFERENT
+            if not reason:
+                return replace(paper, text=text)
+            refused[f"paper: {paper.kind}: {reason}"] += 1
+        return None
+
+    async def _with_introduction(self, organisation: Organisation, paper: Paper, refused: Counter[str]) -> Paper:
+        """A table with a few words of the model above it; without them where they do not pass."""
+        if paper.form == "csv":
+            return paper
+        user = (
+            f"{organisation.name} is {organisation.sector}. Write one or two sentences to stand above its table "
+            f"'{paper.title}': what it is for, and whom to tell of mistakes. No names, numbers or dates."
+        )
+        reply = await self._ask(SYSTEM, user, tokens=90, seed=digest(self._seed, organisation.number, paper.file))
+        words = " ".join(unfenced(reply.text).split())
+        if reply.finish == "length" or not words or re.search(r"[\d\[\]<>|#{}*]", words):
+            refused[f"paper: {paper.kind}: introduction"] += 1
+            words = ""
+        if paper.form == "md":
+            return replace(paper, text=f"# {paper.title}\n\n{words}\n\n{paper.text}")
+        return replace(paper, text=page(paper.title, f"<h1>{paper.title}</h1>\n<p>{words}</p>\n{paper.text}"))
+
+    async def _reads(self, text: str, fact: Fact) -> bool:
+        """Whether the model, asked for the fact, finds its value in the paper."""
+        question = fact.about.question.format(s=fact.subject)
+        return await self._answers(f"Article:\n{text}\nQuestion: {question}", fact.value)
+
+    async def _answers(self, user: str, value: str) -> bool:
+        reply = await self._ask(ANSWER, user, tokens=40)
+        found = re.search(r"<answer>(.*?)(?:</answer>|$)", reply.text, re.DOTALL)
+        given = (found[1] if found else reply.text).strip()
+        return same_answer(given, value) or (len(given) < len(value) + 40 and mentions(given, value.strip("£$€")))
+
+    async def _question(self, facts: Facts, asked: Asked, number: int, refused: Counter[str]) -> Asked:
+        for attempt in range(ATTEMPTS - 1):
+            key = digest(self._seed, facts.organisation.number, "question", number, attempt)
+            reply = await self._ask(REWORD, asked.text, tokens=90, seed=key)
+            made = " ".join(unfenced(reply.text).strip().strip('"').split())
+            reason = MALFORMED if reply.finish == "length" else wording_flaw(made, asked, facts)
+            if not reason and not await self._understood(made, asked, facts):
+                reason = fact_check.DIFFERENT
+            if not reason:
+                return replace(asked, text=made, plain=asked.text)
+            refused[f"question: {asked.type}: {reason}"] += 1
+        return asked
+
+    async def _understood(self, text: str, asked: Asked, facts: Facts) -> bool:
+        """Whether the model answers the wording rightly from the facts it rests on, set among others of their kind.
+
+        Only where one value is the answer: a small model computes and lists badly, however clear the question is.
+        """
+        if asked.operation != ("last",) or asked.items or asked.type == "unanswerable":
+            return True
+        needed = {key for keys in asked.needs for key in keys}
+        kinds = {(f.kind, f.relation) for key, f in facts.stated.items() if key in needed}
+        shown = [f.statement for f in facts.stated.values() if (f.kind, f.relation) in kinds]
+        user = f"Article:\n{chr(10).join(shown)}\nQuestion: {text}"
+        return await self._answers(user, asked.answers[0])
+
+
+def wording_flaw(made: str, asked: Asked, facts: Facts) -> str:
+    """Why a wording is not as good as the plain one; empty where it is."""
+    if made.casefold() == asked.text.casefold():
+        return UNCHANGED
+    if not made.endswith("?") or made.count("?") > 2 or len(made.split()) > 60 or re.search(r"[\[\]{}#*]", made):
+        return MALFORMED
+    if any(_key(name) not in made for name in asked.names):
+        return LOST
+    old = asked.text.casefold()
+    others = [t.name for t in (*facts.organisation.things, *facts.organisation.strangers) if t.kind != "team"]
+    numbers = re.findall(r"\d[\d,.]*\d|\d", made)
+    if any(mentions(made, name) and name.casefold() not in old for name in others) or any(
+        number not in asked.text for number in numbers
+    ):
+        return fact_check.NAME
+    values = [s.answer for s in asked.steps if len(s.answer) > 1]
+    if asked.operation[0] in ("last", "sum", "difference", "count"):
+        values += [a for a in asked.answers if len(a) > 1]
+    return (
+        LEAK if any(mentions(made, v.strip("£$€")) and not mentions(asked.text, v.strip("£$€")) for v in values) else ""
+    )
+
+
+def _key(name: str) -> str:
+    """What a wording must keep of a name: of a version of a policy, the policy's number."""
+    return name.rpartition(" ")[2] if " of policy " in name else name
+
+
+def parse_vocabulary(text: str) -> Vocabulary:
+    """The lists of a reply that are long enough, and the general ones in place of the others."""
+    found: dict[str, tuple[str, ...]] = {}
+    least = {"teams": 4, "jobs": 4, "equipment": 4, "services": 2, "topics": 2}
+    for line in text.splitlines():
+        name, _, items = line.strip(" -*").partition(":")
+        name = name.strip(" *").lower()
+        if name not in least or name in found:
+            continue
+        given = [re.sub(r"\s+", " ", item).strip(" .*") for item in re.split(r"[,;]", items)]
+        given = [g.removesuffix(" Team").removesuffix(" team") for g in given]
+        good = [g for g in given if re.fullmatch(r"[A-Za-z][A-Za-z'&-]*(?: [A-Za-z&'-]+){0,2}", g)]
+        kept = dict.fromkeys(g.title() if name == "teams" else g.lower() for g in good)
+        # one that stands in another could not be told from it
+        alone = tuple(g for g in kept if not any(g != other and g in other for other in kept))
+        if len(alone) >= least[name]:
+            found[name] = alone
+    return Vocabulary(**found)
+
+
+async def write_organisations(
+    engine: Engine,
+    out: Path,
+    count: int,
+    *,
+    seed: int = 0,
+    concurrency: int = 64,
+    seconds: float | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[Written]:
+    """Writes organisations 0 to `count` - 1 into the journal of a folder, those that it lacks; all that it then has.
+
+    After `seconds` no more are begun, and those under way are left out.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    journal = out / JOURNAL
+    done = {w.organisation.number: w for w in read_journal(journal)}
+    if any(w.organisation.seed != seed for w in done.values()):
+        raise UsageError(f"{journal} was written with another seed; use it, or another folder")
+    writer = Writer(engine, seed, concurrency=concurrency)
+    waiting = iter([n for n in range(count) if n not in done])
+    _mend(journal)
+    with journal.open("a", encoding="utf-8") as file:
+
+        async def work() -> None:
+            for number in waiting:
+                made = await writer.write(number)
+                file.write(json.dumps(to_dict(made), ensure_ascii=False) + "\n")
+                file.flush()
+                done[number] = made
+                if progress:
+                    progress(len(done))
+
+        workers = [asyncio.ensure_future(work()) for _ in range(max(1, concurrency // AT_ONCE))]
+        try:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.gather(*workers), seconds)
+        finally:
+            for task in workers:
+                task.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+    return [done[number] for number in sorted(done) if number < count]
+
+
+def _mend(journal: Path) -> None:
+    """Cut off a line that a run left half written."""
+    if journal.exists() and not (text := journal.read_bytes()).endswith(b"\n") and text:
+        journal.write_bytes(text[: text.rfind(b"\n") + 1])
+
+
+def read_journal(path: Path) -> Iterable[Written]:
+    """The organisations of a journal; a last line without an end was being written when a run was stopped."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if line.endswith("\n"):
+                try:
+                    yield from_dict(Written, parse_json(line, f"{path}:{number}"))
+                except msgspec.MsgspecError as error:
+                    raise DataError(f"{path}:{number}: {error}") from None
+
+
+def totals(written: Sequence[Written]) -> tuple[Counter[str], Counter[str]]:
+    """What was kept and refused over all organisations."""
+    kept: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for one in written:
+        kept.update(one.kept)
+        refused.update(one.refused)
+    return kept, refused

@@ -1,0 +1,99 @@
+"""`bench rollout --peer vllm` and `bench train --peer trl`: our side for real, the peers' libraries acted.
+
+The peers need a GPU and packages that are not here. A folder on `--peer-path` holds modules with their names: what
+is tested is that both sides do the same work, and that a peer that fails is named.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+VLLM = {
+    "vllm/__init__.py": "from types import SimpleNamespace as SamplingParams",
+    "vllm/sampling_params.py": "class RequestOutputKind:\n    FINAL_ONLY = 2",
+    "vllm/engine/__init__.py": "",
+    "vllm/engine/arg_utils.py": "from types import SimpleNamespace as AsyncEngineArgs",
+    "vllm/v1/__init__.py": "",
+    "vllm/v1/engine/__init__.py": "",
+    "vllm/v1/engine/async_llm.py": '''
+from types import SimpleNamespace
+
+
+class AsyncLLM:
+    @classmethod
+    def from_engine_args(cls, arguments):
+        print("libraries print, and must not disturb")
+        assert arguments.max_num_batched_tokens
+        return cls()
+
+    async def generate(self, prompt, sampling, name):
+        assert sampling.ignore_eos and max(prompt["prompt_token_ids"]) < 49_152
+        yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=(7,) * (sampling.max_tokens + EXTRA))])
+
+    async def reset_prefix_cache(self):
+        """Nothing is cached."""
+
+    def shutdown(self):
+        """Nothing runs."""
+''',
+}
+
+
+def peer_in(folder: Path, *, extra: int = 0) -> Path:
+    for name, text in VLLM.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("EXTRA", str(extra)), encoding="utf-8")
+    return folder
+
+
+def bench(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "subquest", "bench", *options, "--json"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+
+
+def rollout(path: Path, configs: str) -> subprocess.CompletedProcess[str]:
+    size = ("--questions", "1", "--rollouts", "1", "--runs", "1", "--device", "cpu", "--shape", "tiny")
+    return bench("rollout", "--peer", "vllm", *size, "--peer-path", str(path), "--peer-configs", configs)
+
+
+def test_the_same_episodes_go_through_vllm(tmp_path: Path) -> None:
+    done = rollout(peer_in(tmp_path), "two")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    figures = found["figures"]
+    assert {name.partition(",")[0] for name in figures["vllm"]} == {"vLLM two"}
+    counts = {(row["written"], row["read"], row["attended"], row["chain"]) for row in figures["vllm"].values()}
+    assert counts == {tuple(figures["ours"][key] for key in ("written", "read", "attended", "chain"))}
+    gap = figures["ours"]["log-prob gap"]
+    assert gap["tokens"] > 20
+    assert gap["largest"] < 1e-4, "float32 on a CPU"
+    best = min(row["seconds"] for name, row in figures["vllm"].items() if name.endswith("with log-probs"))
+    assert any(r == pytest.approx(best / figures["ours"]["seconds"]) for r in found["ratios"].values())
+
+
+def test_a_peer_that_fails_is_named(tmp_path: Path) -> None:
+    done = rollout(tmp_path, "8k")
+    assert done.returncode != 0
+    assert "vLLM 8k ended: ModuleNotFoundError: No module named 'vllm'" in done.stderr
+    assert "no configuration of vLLM could be started" in done.stderr.splitlines()[-1]
+
+
+def test_an_unknown_configuration_is_refused(tmp_path: Path) -> None:
+    done = rollout(tmp_path, "64k")
+    assert done.returncode == 2
+    assert "there is no vLLM configuration '64k'; there are 8k, 16k" in done.stderr
+
+
+def test_trl_that_is_missing_is_named(tmp_path: Path) -> None:
+    size = ("--questions", "1", "--group", "2", "--steps", "1", "--max-tokens", "4", "--prompt-words", "4")
+    done = bench("train", "--peer", "trl", "--shape", "tiny", "--device", "cpu", *size, "--peer-path", str(tmp_path))
+    assert done.returncode != 0
+    assert "TRL with vllm ended: ModuleNotFoundError" in done.stderr
+    assert "TRL could not be started" in done.stderr.splitlines()[-1]
