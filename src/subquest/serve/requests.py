@@ -44,6 +44,9 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="how the answer is written; the server's default if empty"),
     ] = ""
     follows: Annotated[str, Meta(description="id of the episode that this question follows up")] = ""
+    beside: Annotated[
+        str, Meta(description="id of the first episode of several that answer this question side by side")
+    ] = ""
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,6 +166,14 @@ class DocumentId(msgspec.Struct, frozen=True):
 class DocumentAround(msgspec.Struct, frozen=True):
     id: Annotated[str, Meta(description="of the document")]
     around: Annotated[int, Meta(ge=0, le=100, description="passages of the same file before and after it")] = 0
+
+
+class Cited(msgspec.Struct, frozen=True):
+    """A document that an answer cites."""
+
+    id: Annotated[str, Meta(description="of the document")]
+    quote: Annotated[str, Meta(max_length=10_000, description="what it must contain")] = ""
+    index: Annotated[str, Meta(description="where to look first")] = ""
 
 
 class PageOfFile(msgspec.Struct, frozen=True):
