@@ -15,7 +15,7 @@ from subquest.events import Event
 from subquest.runs import RunStore
 from subquest.serve.settings import Settings
 
-from .conftest import QUESTION, Gate, Running, Start
+from .conftest import QUESTION, Gate, Running, Start, reply
 
 
 def ask(client: httpx2.Client, **more: Any) -> str:
@@ -253,3 +253,51 @@ def test_a_cancel_that_comes_while_the_end_is_recorded(start: Start) -> None:
         assert set(told) <= {"cancelled", "finished"}
         with server.client() as client:
             assert client.get("/api/runs/asked/episodes?limit=500").json()["total"] == 48
+
+
+def test_a_conversation_turn_by_turn(start: Start) -> None:
+    def ended(client: Any, **body: Any) -> str:
+        identifier: str = client.post("/api/ask", json={"system": "direct", **body}).json()["id"]
+        client.get(f"/api/episodes/{identifier}/events")
+        return identifier
+
+    with start(lambda _: "<answer>Kestel</answer>") as server, server.client() as client:
+        first = ended(client, question="Where?")
+        beside = ended(client, question="Where?", system="coda", beside=first)
+        older = ended(client, question="When?", follows=first)
+        second = ended(client, question="And when?", follows=first)
+        third = ended(client, question="And who?", follows=second)
+        alone = ended(client, question="Something else?")
+        for asked, line in (
+            (first, [[first, beside], [second], [third]]),
+            (beside, [[first, beside], [second], [third]]),
+            (third, [[first, beside], [second], [third]]),
+            (older, [[first, beside], [older]]),
+            (alone, [[alone]]),
+        ):
+            turns = client.get(f"/api/episodes/{asked}/thread").json()["turns"]
+            assert [[one["id"] for one in turn["episodes"]] for turn in turns] == line
+        turns = client.get(f"/api/episodes/{third}/thread").json()["turns"]
+        assert [turn["asked"] for turn in turns] == ["Where?", "And when?", "And who?"]
+        assert [one["system"] for one in turns[0]["episodes"]] == ["direct", "coda"]
+        rows = {row["id"]: row for row in client.get("/api/episodes").json()["episodes"]}
+        assert (rows[beside]["beside"], rows[third]["follows"]) == (first, second)
+        assert client.get("/api/episodes/nothing/thread").status_code == 404
+        refused = client.post("/api/ask", json={"question": "q", "beside": "nothing"})
+        assert refused.status_code == 404
+
+
+def test_a_calibration_says_how_likely_an_answer_is_right(start: Start) -> None:
+    from subquest.metrics.confidence import Calibrations, Curve, SystemCalibration
+
+    known = SystemCalibration("direct", "scripted", (Curve(None, 50, 0.93),))
+
+    def script(context: Any) -> str:
+        return reply(context) if context.role in ("planner", "executor") else "<answer>Kestel</answer>"
+
+    with start(script, calibrations=Calibrations((known,))) as server, server.client() as client:
+        for system, words in (("direct", "very likely right: 93% of answers"), ("coda", "not calibrated for coda")):
+            identifier = client.post("/api/ask", json={"question": QUESTION, "system": system}).json()["id"]
+            client.get(f"/api/episodes/{identifier}/events")
+            assert words in client.get(f"/api/episodes/{identifier}").json()["likely"]
+            assert words in client.get(f"/api/runs/asked/episodes/{identifier}").json()["likely"]

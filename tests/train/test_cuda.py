@@ -14,6 +14,7 @@ from subquest.train.recipe import OptimiserPart
 
 from .test_batch import two_rollouts
 from .test_policy import packed, source, tiny
+from .test_prefixes import with_common_prompts
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -65,6 +66,26 @@ def distance(found: torch.Tensor, wanted: torch.Tensor) -> float:
     """Length of the difference over the length of what is wanted."""
     found, wanted = found.detach().double().cpu(), wanted.detach().double()
     return float((found - wanted).norm() / wanted.norm())
+
+
+def test_shared_prompts_give_the_gradients_of_whole_rows() -> None:
+    """bfloat16 on the GPU, common beginnings computed once, against float32 on the CPU with every token computed."""
+    batch = with_common_prompts((300, 40), (300, 90), (270, 5), window=512)
+    found = []
+    for device, dtype, share in (("cpu", torch.float32, False), ("cuda", torch.bfloat16, True)):
+        model = tiny("qwen2", max_position_embeddings=512, hidden_size=128, head_dim=32)
+        policy = Policy(source(model), lora=LoraSettings(4, 8.0), device=device, dtype=dtype)
+        torch.manual_seed(5)
+        for parameter in policy.trained().values():
+            parameter.data = torch.randn(parameter.shape).mul(0.05).to(parameter)
+        part = batch.sharing(256) if share else batch
+        assert (part.distinct is not None) == share
+        logprobs = policy(part.to(device)).logprobs
+        (logprobs * batch.weights.to(device)).sum().backward()
+        grads = torch.cat([p.grad.flatten().float().cpu() for p in policy.trained().values() if p.grad is not None])
+        found.append((logprobs.detach().float().cpu(), grads))
+    assert (found[1][0] - found[0][0]).abs().mean() < 0.02
+    assert distance(found[1][1], found[0][1].double()) < 0.05
 
 
 def test_packed_attention_and_its_gradients() -> None:

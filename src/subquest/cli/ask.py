@@ -15,11 +15,17 @@ from ..errors import UsageError
 from ..events import Event
 from ..output_file import check_output, complete_file
 from ..record import STYLES
-from .agent_options import add_agent_options, config_from, refuse_no_index, spec_from, warn_of_untrained
+from .agent_options import (
+    add_agent_options,
+    config_from,
+    refuse_no_index,
+    spec_from,
+    warn_of_untrained,
+    warn_of_untrained_tools,
+)
 
 if TYPE_CHECKING:
     from ..assemble import AgentSpec
-    from ..metrics.confidence import Calibrations
     from ..record import Episode
 
 
@@ -60,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
     from ..assemble import open_agent
     from ..codec import to_dict
     from ..exports import check_export, write_export
+    from ..metrics.confidence import likely, read_calibrations
     from ..record import checked_question
     from .terminal import printable
     from .tree import display
@@ -72,10 +79,10 @@ def run(args: argparse.Namespace) -> int:
 
     config = config_from(args)
     spec = spec_from(args, config).replace(style=config.style or "short")
-    calibrations = _read_calibrations(config.calibration) if config.calibration else None
-    if not spec.files:  # systems that take files have tools, the others are refused for it
-        refuse_no_index(spec.system, spec.index)
+    calibrations = read_calibrations(config.calibration) if config.calibration else None
+    refuse_no_index(spec)
     warn_of_untrained([spec.system], spec.model)
+    warn_of_untrained_tools(spec)
 
     async def solve(listener: Any) -> Any:
         async with open_agent(spec) as agent:
@@ -119,33 +126,6 @@ def prose_hint(episode: Episode, spec: AgentSpec) -> str:
         tries.insert(0, "--protocol tools (if the endpoint has tool calls)")
     options = " or ".join([*tries, "a larger --model"])
     return f"the model wrote prose in place of an action in {prose} of {turns} turns: try {options}"
-
-
-def _read_calibrations(path: str) -> Calibrations:
-    from ..codec import checked
-    from ..input_file import read_json
-    from ..metrics.confidence import Calibrations
-
-    try:
-        data = read_json(path, "the calibration")
-    except UsageError as error:
-        raise UsageError(f"{error}; make one with: subquest runs calibrate") from None
-    return checked(Calibrations, data, f"the calibration {path}")
-
-
-def likely(episode: Episode, calibrations: Calibrations | None) -> str:
-    """How likely a short answer is right, in words and as a share of answers like it on dev questions."""
-    from ..metrics.confidence import in_words
-
-    if calibrations is None or not episode.answer or (episode.report and episode.report.style == "report"):
-        return ""
-    found = calibrations.find(episode.system, episode.model)
-    if found is None:
-        return f"confidence not calibrated for {episode.system} on {episode.model}"
-    chance = found.chance(episode.confidence, episode.supported)
-    if chance is None:
-        return "too few answers like this one on dev questions to say how likely it is right"
-    return f"{in_words(chance)}: {chance:.0%} of answers like this one were right on dev questions"
 
 
 def _write(path: Path, write: Callable[[Path], None]) -> str:

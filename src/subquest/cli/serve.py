@@ -25,6 +25,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_server_options(parser)
     add_agent_options(parser)
     add_library_options(parser)
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="of `subquest runs calibrate`: answers say in words how likely they are right",
+    )
     limits = parser.add_argument_group("limits of the server")
     limits.add_argument("--running", type=int, default=4, metavar="N", help="episodes at a time (default: 4)")
     limits.add_argument("--queued", type=int, default=32, metavar="N", help="questions that may wait (default: 32)")
@@ -119,8 +124,10 @@ def _loop_factory() -> Any:
 
 
 def settings_from_args(args: argparse.Namespace) -> Settings:
+    from ..metrics.confidence import read_calibrations
     from ..serve.settings import Settings
 
+    calibration = config_from(args).calibration
     for name in ("running", "queued", "asks_per_minute"):
         if getattr(args, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be 1 or more")
@@ -137,6 +144,7 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
         model_form=not args.no_model_form,
         allowed_hosts=tuple(args.allow_host),
         proxies=tuple(args.proxy),
+        calibrations=read_calibrations(calibration) if calibration else None,
         running=args.running,
         queued=args.queued,
         asks_per_minute=args.asks_per_minute,

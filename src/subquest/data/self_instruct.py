@@ -140,7 +140,8 @@ def names_in(text: str) -> list[str]:
 
 
 def mentions(text: str, answer: str) -> bool:
-    return re.search(rf"\b{re.escape(answer.casefold())}\b", text.casefold()) is not None
+    text, answer = text.casefold(), answer.casefold()
+    return answer in text and re.search(rf"\b{re.escape(answer)}\b", text) is not None
 
 
 def same_answer(given: str, gold: str) -> bool:

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from ..codec import Record
+from ..codec import Record, checked
+from ..errors import UsageError
+from ..input_file import read_json
+from ..record import Episode
 
 FEWEST = 20
 """Answers of a group; with fewer, nothing is said about it."""
@@ -71,6 +75,28 @@ class Calibrations(Record):
 def in_words(chance: float) -> str:
     """`probably right`, for example."""
     return next(words for least, words in WORDS if chance >= least)
+
+
+def read_calibrations(path: str | Path) -> Calibrations:
+    """A file of `subquest runs calibrate`."""
+    try:
+        data = read_json(path, "the calibration")
+    except UsageError as error:
+        raise UsageError(f"{error}; make one with: subquest runs calibrate") from None
+    return checked(Calibrations, data, f"the calibration {path}")
+
+
+def likely(episode: Episode, calibrations: Calibrations | None) -> str:
+    """How likely a short answer is right, in words and as a share of answers like it on dev questions."""
+    if calibrations is None or not episode.answer or (episode.report and episode.report.style == "report"):
+        return ""
+    found = calibrations.find(episode.system, episode.model)
+    if found is None:
+        return f"confidence not calibrated for {episode.system} on {episode.model}"
+    chance = found.chance(episode.confidence, episode.supported)
+    if chance is None:
+        return "too few answers like this one on dev questions to say how likely it is right"
+    return f"{in_words(chance)}: {chance:.0%} of answers like this one were right on dev questions"
 
 
 def calibrate(system: str, model: str, answers: Iterable[Judged]) -> SystemCalibration:

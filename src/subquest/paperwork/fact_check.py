@@ -28,6 +28,7 @@ _PLACEHOLDER = re.compile(
 _MONTH = r"January|February|March|April|May|June|July|August|September|October|November|December"
 _DATED = re.compile(rf"\b(?:{_MONTH})\b|\b(?:{_MONTH})\s+\d{{1,2}}\b")
 _NAMES = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?: [A-Z][a-z]+)+")
+_TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss|Dr|Prof)\.? +([A-Z][\w-]+)")
 _SMALL_NUMBERS = frozenset(
     ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "fifteen", "twenty",
      "thirty", "forty", "fifty", "sixty", "ninety", "hundred", "thousand", "million", "dozen")
@@ -84,18 +85,23 @@ def holds(text: str, value: str) -> bool:
 def _added(bare: str, own: set[str], known: Iterable[str]) -> str:
     """Whether a text has a number, date or name that is not its own."""
     rest = bare
-    for name in sorted(own, key=len, reverse=True):
+    low = bare.casefold()
+    for name in sorted((n for n in own if n.casefold() in low), key=len, reverse=True):
         rest = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", rest, flags=re.IGNORECASE)
     rest = _ORDINAL.sub(" ", rest)
     if _NUMBER.search(rest) or _DATED.search(rest) or _SMALL_NUMBERS & set(re.findall(r"[a-z]+", rest)):
         return NUMBER
     families = {name.split()[-1] for name in own}
+    low = rest.casefold()  # most names are not there: a look is cheaper than a pattern
     for name in known:
-        if name not in own and mentions(rest, name):
-            return NAME
-        if " " in name and name not in own and name.split()[-1] not in families and mentions(rest, name.split()[0]):
+        first, *others = name.split()
+        if name in own or first.casefold() not in low:
+            continue
+        if mentions(rest, name) or (others and others[-1] not in families and mentions(rest, first)):
             return NAME
     parts = {word for name in own for word in name.split()}
+    if _TITLED.search(rest):
+        return NAME
     for found in _NAMES.findall(rest):
         if not any(word in parts or word.lower() in bare.split() for word in found.split()):
             return NAME

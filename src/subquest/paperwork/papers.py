@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -35,8 +36,13 @@ _FORMS: dict[Form, str] = {
     "md": "Write Markdown with a title and short sections.",
     "html": "Write HTML: an h1, then p and ul elements. No styles, no scripts.",
     "txt": "Write plain text with a title in the first line.",
-    "mail": "Write only the body of the mail: a greeting, then short paragraphs. No signature.",
+    "mail": "Write only the paragraphs of the mail, without greeting, subject and signature.",
 }
+_GREETING = re.compile(r"\A(?:(?:Subject|From|To|Date):.*\n+|(?:Dear|Hi|Hello)\b.*\n+)+", re.IGNORECASE)
+_SIGNATURE = re.compile(
+    r"\n\W*(?:Yours?|Sincerely|Best|Kind|Warm|Regards|Cheers)\b[^\n.]{0,14}(?:\n[\s\S]*)?\Z", re.IGNORECASE
+)
+"""From the closing phrase of a mail to its end."""
 
 
 class Paper(Record):
@@ -105,7 +111,7 @@ def _prose(organisation: Organisation) -> Iterator[Paper]:
         if form == "mail":
             used = {f.value for f in facts} | {f.subject for f in facts}
             one, two = stream.sample([n for n in organisation.of_kind("person") if n not in used], 2)
-            head, names = f"From: {one}\nTo: {two}\nSubject: {title}\n\n", (one, two)
+            head, names = f"From: {one}\nTo: {two}\nSubject: {title}\n\nDear {two.split()[0]},\n\n", (one, two)
         suffix = "txt" if form == "mail" else form
         return Paper(f"{file}.{suffix}", genre, form, title, tuple(facts), topic, extra, head, names)
 
@@ -152,8 +158,8 @@ def prompt(organisation: Organisation, paper: Paper, tone: str) -> str:
     return (
         f"{organisation.name} is {organisation.sector}. Write {paper.kind}: {paper.title}. Tone: {tone}.\n"
         f"It states each of these facts once, with names, numbers and dates exactly as they stand here:\n{facts}\n"
-        "Add a few sentences that fit such a paper, but no other names, numbers, dates, sums or places. "
-        f"No placeholders. {_FORMS[paper.form]} At most 170 words."
+        "Add a few sentences that fit such a paper, but no other names, numbers, dates, times, sums or places. "
+        f"No placeholders in brackets. {_FORMS[paper.form]} Write 60 to 120 words, then stop."
     )
 
 
@@ -165,7 +171,8 @@ def finished(paper: Paper, written: str) -> str:
     """The text of the file: the model's, with the head of a mail or the title where it has none."""
     text = unfenced(written).strip() + "\n"
     if paper.form == "mail":
-        return paper.head + text
+        body = _GREETING.sub("", _SIGNATURE.sub("", text)).strip()
+        return f"{paper.head}{body}\n\n{paper.names[0].split()[0]}\n"
     if paper.form == "md":
         return text if text.startswith("#") else f"# {paper.title}\n\n{text}"
     if paper.form == "html":

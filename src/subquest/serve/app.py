@@ -67,7 +67,12 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
             },
         )
         app.state.subquest = State(
-            settings, agents, jobs, RunLibrary(settings.runs), counters, LoopWatch(settings.stall)
+            settings,
+            agents,
+            jobs,
+            RunLibrary(settings.runs, settings.calibrations),
+            counters,
+            LoopWatch(settings.stall),
         )
         try:
             yield app

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 from typing import Any
 
+from msgspec import to_builtins
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,10 +18,10 @@ from ..readers.images import can_recognise
 from ..record import Question
 from .chat import FollowUp
 from .compare import MAX_COMPARED, compare_runs
-from .episode_view import as_html, episode_view
+from .episode_view import as_html
 from .jobs import Job
 from .replies import Json, Problem
-from .requests import AfterEvent, AfterStep, Ask, Paging, ReportFormat, RunNames, read_body, read_query
+from .requests import AfterEvent, AfterStep, Ask, MatrixPage, Paging, ReportFormat, RunNames, read_body, read_query
 from .run_library import ASKED
 from .sse import event_stream, live_events, stored_events
 from .state import State, state_of
@@ -54,6 +55,8 @@ async def ask(request: Request) -> Response:
     state = state_of(request)
     body = await read_body(request, Ask, state.settings.max_body)
     question = FollowUp((), body.question)
+    if body.beside and await asyncio.to_thread(state.library.asked, body.beside) is None:
+        raise Problem(404, f"nothing was asked under {body.beside!r}")
     if body.follows:
         question = await asyncio.to_thread(_with_earlier, state, body.follows, body.question)
     job = await state.jobs.submit(
@@ -65,6 +68,7 @@ async def ask(request: Request) -> Response:
         index=body.index,
         style=body.style,
         follows=body.follows,
+        beside=body.beside,
         **question.meta,
     )
     return _accepted(job)
@@ -119,7 +123,7 @@ async def _asked(request: Request) -> tuple[State, Question]:
     return state, question
 
 
-_KEPT = ("system", "model", "index", "style", "asked", "links", "follows")
+_KEPT = ("system", "model", "index", "style", "asked", "links", "follows", "beside")
 """What a question that is asked again takes over from the first time."""
 
 
@@ -161,7 +165,7 @@ async def episode(request: Request) -> Response:
     if job is None:
         return Json(await asyncio.to_thread(state.library.episode, run, identifier))
     if job.episode is not None:
-        return Json({**episode_view(job.episode), "status": job.status, "run": ASKED})
+        return Json({**state.library.view(job.episode), "status": job.status, "run": ASKED})
     return Json({**_summary(job), "run": ASKED, "events": [to_dict(event) for event in job.events]})
 
 
@@ -170,6 +174,28 @@ async def tokens(request: Request) -> Response:
     state = state_of(request)
     run, identifier = request.path_params.get("run", ASKED), request.path_params["id"]
     return Json(await asyncio.to_thread(state.library.tokens, run, identifier, state.agents.pieces))
+
+
+async def thread(request: Request) -> Response:
+    """The conversation that a question belongs to, turn by turn; what was asked side by side is one turn."""
+    turns = await asyncio.to_thread(state_of(request).library.thread, request.path_params["id"])
+    return Json(
+        {
+            "turns": [
+                {
+                    "asked": turn[0].meta.get("asked") or turn[0].question,
+                    "episodes": [
+                        {
+                            "id": question.id,
+                            **{name: question.meta.get(name, "") for name in ("system", "model", "index", "style")},
+                        }
+                        for question in turn
+                    ],
+                }
+                for turn in turns
+            ]
+        }
+    )
 
 
 async def siblings(request: Request) -> Response:
@@ -224,6 +250,12 @@ async def runs(request: Request) -> Response:
 
 async def run(request: Request) -> Response:
     return Json(await asyncio.to_thread(state_of(request).library.run, request.path_params["run"]))
+
+
+async def matrix(request: Request) -> Response:
+    """The questions of a run with the answer of each system."""
+    query = to_builtins(read_query(request, MatrixPage))
+    return Json(await asyncio.to_thread(state_of(request).library.matrix, request.path_params["run"], **query))
 
 
 async def curves(request: Request) -> Response:

@@ -125,12 +125,24 @@ class EpisodePage(msgspec.Struct):
     interrupted: list[Object] | None = None
 
 
+class Thread(msgspec.Struct):
+    turns: Annotated[list[Object], Meta(description="first to last, each with its question and its episodes")]
+
+
 class Siblings(msgspec.Struct):
     siblings: list[Object]
 
 
 class RunList(msgspec.Struct):
     runs: list[Object]
+
+
+class Matrix(msgspec.Struct):
+    systems: list[str]
+    datasets: list[str]
+    total: int
+    counts: Annotated[Object, Meta(description="how many questions there are, by what `only` can be")]
+    rows: list[Object]
 
 
 class IndexList(msgspec.Struct):
@@ -167,6 +179,10 @@ class DocumentInFile(StoredDocument):
     after: list[StoredDocument] = []
     more_before: Annotated[bool, Meta(description="whether there are more before those")] = False
     more_after: bool = False
+
+
+class IndexOf(msgspec.Struct):
+    index: Annotated[str, Meta(description="name of the index; empty if none has the document")]
 
 
 class FilePage(msgspec.Struct):

@@ -118,6 +118,13 @@ OPERATIONS = (
     _post("/api/ask", episodes.ask, "Ask a question", replies.Accepted, requests.Ask, refuses=(*_ASK, 413), status=202),
     _get("/api/episodes", episodes.episodes, "Questions asked here", replies.EpisodePage, query=requests.Paging),
     *_episode_operations("/api/episodes"),
+    _get(
+        "/api/episodes/{id}/thread",
+        episodes.thread,
+        "The conversation that it belongs to",
+        replies.Thread,
+        refuses=_MISSING,
+    ),
     _post("/api/episodes/{id}/cancel", episodes.cancel, "Stop an episode", replies.Accepted, refuses=_MISSING),
     _post(
         "/api/episodes/{id}/again",
@@ -162,6 +169,14 @@ OPERATIONS = (
         refuses=_MISSING,
     ),
     *_episode_operations("/api/runs/{run}/episodes"),
+    _get(
+        "/api/runs/{run}/questions",
+        episodes.matrix,
+        "Its questions with the answer of each system",
+        replies.Matrix,
+        query=requests.MatrixPage,
+        refuses=_MISSING,
+    ),
     _get("/api/indexes", searches.indexes, "Indexes", replies.IndexList),
     _post(
         "/api/indexes/{index}/search",
@@ -197,6 +212,7 @@ OPERATIONS = (
         refuses=(403, 409, 413, 507),
         status=201,
     ),
+    _get("/api/cited", files.cited, "Which index has a cited document", replies.IndexOf, query=requests.Cited),
     _get(
         "/api/indexes/{index}/page",
         files.page,

@@ -12,10 +12,13 @@ from ..codec import to_dict
 from ..errors import UsageError
 from ..evaluate.result_table import scored, table
 from ..events import Event
+from ..metrics.confidence import Calibrations, likely
 from ..record import Episode, Question
 from ..runs import RunStore, Summary, runs_in
 from .episode_view import Pieces, episode_view, pieces_of_run, status_of, token_view
+from .question_matrix import question_matrix
 from .replies import Problem
+from .run_overview import Overviews
 
 ASKED = "asked"
 """The run of the questions that this server was asked."""
@@ -25,8 +28,10 @@ MAX_SIBLINGS = 64
 class RunLibrary:
     """The runs of a folder, by name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, calibrations: Calibrations | None = None) -> None:
         self._folder = folder
+        self._overviews = Overviews()
+        self._calibrations = calibrations
 
     def paths(self) -> dict[str, Path]:
         """The file of each run. A name that is not listed here does not exist, whatever it looks like."""
@@ -41,24 +46,15 @@ class RunLibrary:
             yield store
 
     def runs(self) -> list[dict[str, Any]]:
-        """A summary of each run, newest first; for a damaged run, what is wrong."""
-        out = []
-        for name in self.paths():
-            try:
-                with self.open(name) as store:
-                    out.append({"name": name, "created": store.created, **store.counts(), "settings": store.settings})
-            except UsageError as error:
-                out.append({"name": name, "created": 0.0, "error": str(error)})
-        return sorted(out, key=lambda run: -run["created"])
+        """A line for each run, newest first; for a damaged run, what is wrong."""
+        found = [self._overviews.get(name, path) for name, path in self.paths().items()]
+        return sorted(found, key=lambda run: -run["created"])
 
     def run(self, name: str) -> dict[str, Any]:
         """A run with its result table and its curves."""
         with self.open(name) as store:
             return {
-                "name": name,
-                "created": store.created,
-                **store.counts(),
-                "settings": store.settings,
+                **self._overviews.get(name, store.path),
                 "table": table(scored(store)),
                 "curves": self.curves(name)["curves"],
             }
@@ -107,6 +103,7 @@ class RunLibrary:
             **asdict(summary),
             "question": question.meta.get("asked") or question.question,
             "expected": list(question.answers),
+            **{name: question.meta[name] for name in ("follows", "beside") if name in question.meta},
             "scores": {score.metric: score.value for score in store.scores(summary.id)},
         }
 
@@ -126,7 +123,12 @@ class RunLibrary:
                     raise Problem(404, f"the run {name!r} has no episode {identifier!r}") from None
                 return {**_interrupted_view(store, identifier, events), "status": "interrupted", "run": name}
             scores = {score.metric: score.value for score in store.scores(identifier)}
-            return {**episode_view(episode), "status": status_of(episode), "run": name, "scores": scores}
+            return {**self.view(episode), "status": status_of(episode), "run": name, "scores": scores}
+
+    def view(self, episode: Episode) -> dict[str, Any]:
+        """An episode as the page gets it; with a calibration, also how likely its answer is right."""
+        words = likely(episode, self._calibrations)
+        return {**episode_view(episode), **({"likely": words} if words else {})}
 
     def tokens(self, name: str, identifier: str, known: Pieces) -> dict[str, Any]:
         """Every token of an episode; `known` has the vocabularies of the server's own models."""
@@ -159,6 +161,11 @@ class RunLibrary:
                 for summary in same[-MAX_SIBLINGS:]
             ]
 
+    def matrix(self, name: str, **wanted: Any) -> dict[str, Any]:
+        """A page of a run's questions with the answer of each system."""
+        with self.open(name) as store:
+            return question_matrix(store, **wanted)
+
     def curves(self, name: str, after: int = -1) -> dict[str, Any]:
         """The points of all curves after a step, and the number of episodes so far."""
         with self.open(name) as store:
@@ -179,6 +186,37 @@ class RunLibrary:
                     raise Problem(404, f"the run {name!r} has no episode {identifier!r}") from None
                 status = "interrupted"
             return events, status
+
+    def thread(self, identifier: str) -> list[list[Question]]:
+        """The conversation that a question belongs to: the questions it follows, first to last, then those that follow
+        it, of each the newest. Questions that were asked side by side are one turn."""
+        if ASKED not in self.paths():
+            raise Problem(404, f"nothing was asked under {identifier!r}")
+        with self.open(ASKED) as store:
+            known = {question.id: question for question in store.questions()}
+        if identifier not in known:
+            raise Problem(404, f"nothing was asked under {identifier!r}")
+        turns: dict[str, list[Question]] = {}
+        """By the id of the question that the others of a turn were asked beside."""
+        newest: dict[str, str] = {}
+        """The turn that follows a question."""
+        for question in known.values():
+            leader = str(question.meta.get("beside") or question.id)
+            turns.setdefault(leader, []).append(question)
+            if follows := question.meta.get("follows"):
+                newest[str(follows)] = leader
+
+        def leader_of(name: str) -> str:
+            found = known.get(name)
+            return str(found.meta.get("beside") or name) if found is not None else ""
+
+        at = leader_of(identifier)
+        line = [at]
+        while (before := leader_of(str(known[line[0]].meta.get("follows", "")))) and before not in line:
+            line.insert(0, before)
+        while after := next((newest[q.id] for q in turns[line[-1]] if newest.get(q.id, line[0]) not in line), ""):
+            line.append(after)
+        return [turns[leader] for leader in line]
 
     def asked(self, identifier: str) -> Question | None:
         """The question that was asked under an id, with the system, model and index it was meant for."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import UsageError
+from ..metrics.confidence import Calibrations
 
 STATIC = Path(__file__).parent / "static"
 """The page, as `make web` builds it."""
@@ -46,6 +47,8 @@ class Settings:
     """Bytes of a request that adds documents."""
     max_file: int = 500_000_000
     """Bytes of a file that is sent by itself; it goes straight to the disk."""
+    calibrations: Calibrations | None = None
+    """By which answers say in words how likely they are right."""
     grace: float = 10.0
     """Seconds that running episodes have to finish when the server is told to stop."""
     stall: float = 10.0

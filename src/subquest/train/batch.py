@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..errors import DataError, UsageError
 from ..record import Episode, Segment, Trajectory
 from .loss import Aggregation, Layout
 from .operations import to_device
+from .prefixes import Distinct, share_prefixes
 
 T = TypeVar("T")
 
@@ -56,6 +57,8 @@ class Batch:
     """Names of the role indices in `layout`."""
     places: Tensor | None = None
     """[A] index of each action token in the batch that this one was selected from"""
+    distinct: Distinct | None = None
+    """The tokens that go through the model, where trajectories share their beginnings"""
 
     @property
     def targets(self) -> Tensor:
@@ -74,7 +77,8 @@ class Batch:
         return torch.cat([self.lengths.new_zeros(1), self.lengths.cumsum(0)])
 
     def to(self, device: torch.device | str) -> Batch:
-        return _replace(self, lambda t: to_device(t, device))
+        moved = _replace(self, lambda t: to_device(t, device))
+        return moved if self.distinct is None else replace(moved, distinct=self.distinct.to(device))
 
     def select(self, trajectories: Sequence[int]) -> Batch:
         """Some of the trajectories, with the weights they have in the whole batch."""
@@ -99,6 +103,10 @@ class Batch:
             self.roles,
             kept,
         )
+
+    def sharing(self, fill: int = 0) -> Batch:
+        """The batch with common beginnings of trajectories to be computed once, where that saves enough."""
+        return replace(self, distinct=share_prefixes(self.token_ids, self.lengths, fill=fill))
 
     def filled(self, step: int, most: int) -> Batch:
         """The batch with tokens and rows in multiples of `step` (tokens up to `most` where that is less): few shapes.
@@ -270,4 +278,5 @@ def _replace(batch: Batch, change: Any) -> Batch:
         change(batch.weights),
         batch.roles,
         batch.places,
+        batch.distinct,
     )

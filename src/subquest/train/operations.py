@@ -9,6 +9,7 @@ kernel in each direction (`kernels`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +24,11 @@ class Packing:
     """[N + 1] int32, on the device"""
     sizes: tuple[int, ...]
     longest: int
+    keys: Tensor | None = None
+    """[K] the tokens that queries see, trajectory by trajectory, where they see more than their own (`prefixes`); the
+    last query of a trajectory sees all of its keys, each one before it one key less"""
+    of_keys: Packing | None = None
+    """Where the keys of each trajectory begin and end in `keys`."""
 
     @classmethod
     def of(cls, lengths: Tensor, device: torch.device | str = "cpu") -> Packing:
@@ -30,6 +36,11 @@ class Packing:
         starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
         sizes = tuple(lengths.tolist())
         return cls(to_device(starts, device), sizes, max(sizes))
+
+    def to(self, device: torch.device | str) -> Packing:
+        keys = None if self.keys is None else to_device(self.keys, device)
+        of_keys = None if self.of_keys is None else self.of_keys.to(device)
+        return Packing(to_device(self.cu_seqlens, device), self.sizes, self.longest, keys, of_keys)
 
 
 def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
@@ -41,6 +52,8 @@ def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> Tensor:
     """q [T, heads, d], k and v [T, kv_heads, d] to [T, heads, d]."""
+    if packing.keys is not None:
+        k, v = Repeated.apply(k, packing.keys), Repeated.apply(v, packing.keys)  # type: ignore[no-untyped-call]
     if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
         return _attend_packed(q, k, v, packing, scale)
     return _attend_one_by_one(q, k, v, packing, scale)
@@ -49,21 +62,50 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> T
 def _attend_one_by_one(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> Tensor:
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    sizes = list(packing.sizes)
+    of_keys = list((packing.of_keys or packing).sizes)
     # [1, heads, n, d]: torch's fast kernel for CPUs wants four dimensions
-    heads_first = (torch.split(x.transpose(0, 1)[None], list(packing.sizes), dim=2) for x in (q, k, v))
-    out = [
-        F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-        for q, k, v in zip(*heads_first, strict=True)
-    ]
+    parts = ((q, sizes), (k, of_keys), (v, of_keys))
+    heads_first = (torch.split(x.transpose(0, 1)[None], sizes, dim=2) for x, sizes in parts)
+    out = [_attend_one(q, k, v, scale) for q, k, v in zip(*heads_first, strict=True)]
     return torch.cat(out, dim=2)[0].transpose(0, 1)
 
 
+def _attend_one(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    n, seen = q.shape[2], k.shape[2]
+    if n == seen:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    mask = torch.ones(n, seen, dtype=torch.bool, device=q.device).tril(seen - n)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+
+
 def _attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> Tensor:
-    """Flash attention over the packed row, called in ATen: its Python wrapper changes from version to version."""
-    starts, longest = packing.cu_seqlens, packing.longest
+    """Flash attention over the packed row, called in ATen: its Python wrapper changes from version to version.
+
+    With more keys than queries its causal mask is aligned to the last ones.
+    """
+    of_keys = packing.of_keys or packing
+    starts, longest = (packing.cu_seqlens, of_keys.cu_seqlens), (packing.longest, of_keys.longest)
     forward = torch.ops.aten._flash_attention_forward
-    out: Tensor = forward(q, k, v, starts, starts, longest, longest, 0.0, True, False, scale=scale)[0]
+    out: Tensor = forward(q, k, v, *starts, *longest, 0.0, True, False, scale=scale)[0]
     return out
+
+
+class Repeated(torch.autograd.Function):
+    """Rows of a tensor by index. Gradients of a row that is taken several times add up in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.rows = x.shape[0]
+        return x.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        grad = grads[0]
+        out = torch.zeros((ctx.rows, *grad.shape[1:]), dtype=torch.float32, device=grad.device)
+        return out.index_add_(0, index, grad.float()).to(grad.dtype), None
 
 
 def rotate_heads(rotary: tuple[Tensor, Tensor], counts: tuple[int, int, int], *parts: Tensor) -> tuple[Tensor, ...]:

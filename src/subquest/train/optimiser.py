@@ -143,7 +143,8 @@ class Optimiser:
         missing = max(self.ranks.gather(len(bins))) - len(bins)
         for chosen in bins:
             part = batch.select(chosen)
-            yield (part.filled(fill, self.settings.micro_tokens) if fill else part).to(device), True
+            part = part.filled(fill, self.settings.micro_tokens) if fill else part
+            yield (part.sharing(fill) if self.settings.share_prompts else part).to(device), True
         for _ in range(missing):
             part = batch.select(bins[-1])
             yield replace(part, weights=torch.zeros_like(part.weights)).to(device), False
@@ -197,12 +198,14 @@ def logprobs_of(
     *,
     temperature: float,
     micro_tokens: int,
+    share: bool = True,
     ranks: Ranks = ALONE,
     only: Sequence[int] | None = None,
 ) -> Tensor:
     """Log-probs of the batch's action tokens under the current policy, in the batch's order, on the CPU.
 
-    With `only`, tokens of the other trajectories keep the rollout engine's log-probs (0 if it gave none).
+    `share` computes common beginnings of trajectories once. With `only`, tokens of the other trajectories keep the
+    rollout engine's log-probs (0 if it gave none).
     """
     device = next(policy.parameters()).device
     out = torch.zeros(batch.rows.numel()) if batch.behaviour is None else batch.behaviour.clone()
@@ -213,7 +216,8 @@ def logprobs_of(
     for chosen in bins:
         part = batch.select(chosen)
         assert part.places is not None
-        found.append((part.places, policy(part.to(device), temperature=temperature, merged=merged).logprobs))
+        going = part.sharing() if share else part
+        found.append((part.places, policy(going.to(device), temperature=temperature, merged=merged).logprobs))
     for _ in range(missing):  # a sharded policy computes on all processes at once
         policy(batch.select(bins[-1]).to(device), temperature=temperature)
     for places, logprobs in found:

@@ -204,13 +204,14 @@ class Policy(nn.Module):
         return Merged(list(self.model.layers), self.dtype) or None
 
     def hidden(self, batch: Batch, merged: Merged | None = None) -> Tensor:
-        """States of the last layer, one per token of the packed batch."""
-        device = batch.token_ids.device
-        packing = Packing.of(batch.lengths, device)
-        positions = batch.position_ids
+        """States of the last layer, one per token of the packed batch, or per distinct one where it has those."""
+        distinct = batch.distinct
+        packing = distinct.packing if distinct else Packing.of(batch.lengths, batch.token_ids.device)
+        positions = distinct.positions if distinct else batch.position_ids
+        token_ids = distinct.token_ids if distinct else batch.token_ids
         rotary = (self.cosines[positions], self.sines[positions])  # [T, d / 2]
         products: Iterable[Products] = merged.products() if merged is not None else repeat(ALONE)
-        x: Tensor = self.model.embed_tokens(batch.token_ids).to(self.dtype)
+        x: Tensor = self.model.embed_tokens(token_ids).to(self.dtype)
         with torch.autocast(x.device.type, self.dtype, enabled=self.lora is None and self.dtype != torch.float32):
             for layer, of_layer in zip(self.model.layers, products, strict=False):
                 if self.checkpointing and torch.is_grad_enabled():
@@ -224,7 +225,8 @@ class Policy(nn.Module):
         self, batch: Batch, *, temperature: float = 1.0, entropy: bool = False, merged: Merged | None = None
     ) -> TokenLogprobs:
         """Log-probs of the batch's action tokens, with the effective weights from `merge` if given."""
-        states = self.hidden(batch, merged).index_select(0, batch.rows)
+        rows = batch.distinct.where[batch.rows] if batch.distinct else batch.rows
+        states = self.hidden(batch, merged).index_select(0, rows)
         return token_logprobs(states, self.lm_head.weight, batch.targets, temperature=temperature, entropy=entropy)
 
     def trained(self) -> dict[str, nn.Parameter]:

@@ -110,6 +110,8 @@ class OptimiserPart(Record):
     """Passes over the traces (SFT); `steps` counts where it is smaller."""
     micro_tokens: Positive = 32_768
     """Tokens that go through the model at once."""
+    share_prompts: bool = True
+    """Compute what trajectories of a micro-batch begin with alike, such as a role's instructions, once; exact."""
     skip_flat: bool = False
     """Leave trajectories with the advantage zero (groups without spread) out of the update. The policy gradient stays
     the same; KL term and entropy bonus are then those of the other trajectories. A loss with neither term leaves them

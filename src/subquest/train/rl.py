@@ -207,6 +207,7 @@ class RLTrainer(Trainer):
             batch,
             temperature=self.recipe.rollout.temperature,
             micro_tokens=self.recipe.optimiser.micro_tokens,
+            share=self.recipe.optimiser.share_prompts,
             ranks=self.ranks,
             only=only,
         )

@@ -1,0 +1,103 @@
+"""Common beginnings computed once, against every token of every trajectory."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from subquest.train.batch import Batch
+from subquest.train.lora import LoraSettings
+from subquest.train.loss import Layout
+from subquest.train.optimiser import Optimiser, logprobs_of
+from subquest.train.policy import Policy
+from subquest.train.prefixes import SHORTEST, share_prefixes
+from subquest.train.recipe import OptimiserPart
+
+from .test_policy import packed, source, tiny
+
+
+def with_common_prompts(*parts: tuple[int, int], window: int) -> Batch:
+    """Trajectories of so many tokens of one prompt and so many of their own, of which all but the first are actions."""
+    g = torch.Generator().manual_seed(1)
+    prompt = torch.randint(0, 61, (window,), generator=g)
+    ids = [torch.cat([prompt[:common], torch.randint(0, 61, (own,), generator=g)]) for common, own in parts]
+    starts = torch.tensor([0, *map(len, ids)]).cumsum(0)[:-1].tolist()
+    pairs = list(zip(starts, parts, strict=True))
+    rows = torch.cat([torch.arange(s + common, s + common + own - 1) for s, (common, own) in pairs])
+    trajectory = torch.cat([torch.full((own - 1,), n) for n, (_, own) in enumerate(parts)])
+    layout = Layout(trajectory, trajectory, torch.zeros_like(trajectory))
+    lengths = torch.tensor([len(i) for i in ids])
+    worth = torch.randn(rows.numel(), generator=g)
+    return Batch(torch.cat(ids), lengths, rows, layout, worth, None, layout.weights("token-mean") * worth)
+
+
+def policy_of(family: str) -> Policy:
+    model = tiny(family, max_position_embeddings=512)
+    policy = Policy(source(model), lora=LoraSettings(4, 8.0))
+    torch.manual_seed(5)
+    for parameter in policy.trained().values():
+        parameter.data = torch.randn_like(parameter) * 0.1
+    return policy
+
+
+PARTS = ((300, 40), (300, 90), (10, 60), (270, 5), (300, 2))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("merged", [False, True])
+def test_log_probs_and_gradients_are_those_of_whole_rows(family: str, merged: bool) -> None:
+    batch = with_common_prompts(*PARTS, window=512)
+    shared = batch.sharing(64)
+    assert shared.distinct is not None
+    assert shared.distinct.token_ids.numel() == -(-(270 + 70 + 120 + 70 + 5 + 32) // 64) * 64
+    found = []
+    for part in (batch, shared):
+        policy = policy_of(family)
+        weights = policy.merge() if merged else None
+        logprobs = policy(part, merged=weights).logprobs
+        (logprobs * part.weights).sum().backward()
+        if weights is not None:
+            weights.backward()
+        found.append((logprobs.detach(), [p.grad for p in policy.trained().values()]))
+    torch.testing.assert_close(found[1][0], found[0][0], rtol=1e-4, atol=1e-5)
+    for a, b in zip(found[1][1], found[0][1], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-6)
+
+
+def test_actions_within_the_common_part_count_for_each_trajectory() -> None:
+    """Rollouts of one question may write the same turns: their tokens are computed once and weigh twice."""
+    batch = with_common_prompts((300, 4), (300, 9), window=512)
+    first = torch.arange(290, 299)
+    rows = torch.cat([first, first + 304])
+    trajectory = torch.tensor([0] * 9 + [1] * 9)
+    layout = Layout(trajectory, trajectory, torch.zeros_like(trajectory))
+    batch = replace(batch, rows=rows, layout=layout, advantages=torch.ones(18), weights=torch.ones(18))
+    policy = policy_of("llama")
+    torch.testing.assert_close(policy(batch.sharing()).logprobs, policy(batch).logprobs, rtol=1e-4, atol=1e-5)
+
+
+def test_an_optimiser_step_is_the_same() -> None:
+    batch = with_common_prompts(*PARTS, window=512)
+    ends = []
+    for share in (False, True):
+        policy = policy_of("qwen2")
+        settings = OptimiserPart(learning_rate=1e-2, micro_tokens=800, share_prompts=share)
+        Optimiser(policy, settings, 1).sft_step(batch)
+        ends.append(logprobs_of(policy, batch, temperature=1.0, micro_tokens=800, share=share))
+    torch.testing.assert_close(ends[1], ends[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "batch", [packed(300, 300), packed(20, 30), with_common_prompts((SHORTEST, 900), (SHORTEST, 900), window=512)]
+)
+def test_where_little_is_saved_nothing_changes(batch: Batch) -> None:
+    assert share_prefixes(batch.token_ids, batch.lengths) is None
+
+
+def test_trajectories_that_are_equal_keep_a_token_of_their_own() -> None:
+    ids = torch.arange(300) % 61
+    found = share_prefixes(torch.cat([ids, ids]), torch.tensor([300, 300]))
+    assert found is not None
+    assert found.token_ids.numel() == 301
+    assert torch.equal(found.token_ids[found.where], torch.cat([ids, ids]))
+    assert found.positions[found.where].tolist() == [*range(300)] * 2
