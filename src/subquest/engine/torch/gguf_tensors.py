@@ -125,7 +125,7 @@ def _large_scales(packed: Array) -> tuple[Array, Array]:
 
 
 def _large_nibbles(packed: Array) -> Array:
-    """[blocks, 8, 32] numbers of four bits: 32 bytes hold 32 of them in their lower halves, the next 32 in the upper."""
+    """[blocks, 8, 32] numbers of four bits: 32 bytes hold 32 in their lower halves, the next 32 in the upper ones."""
     quads = packed.reshape(len(packed), 4, 1, 32)
     return np.concatenate([quads & 15, quads >> 4], axis=2).reshape(len(packed), 8, 32)
 
@@ -151,9 +151,9 @@ def _q5_k(blocks: Array) -> Array:
 
 def _q6_k(blocks: Array) -> Array:
     n = len(blocks)
-    lower, upper = blocks[:, :128].reshape(n, 2, 1, 64), blocks[:, 128:192].reshape(n, 2, 1, 32)
-    lower = np.concatenate([lower & 15, lower >> 4], axis=2).reshape(n, 8, 32)
-    upper = (upper >> np.array([0, 2, 4, 6], np.uint8)[None, None, :, None]) & 3
+    nibbles, pairs = blocks[:, :128].reshape(n, 2, 1, 64), blocks[:, 128:192].reshape(n, 2, 1, 32)
+    lower = np.concatenate([nibbles & 15, nibbles >> 4], axis=2).reshape(n, 8, 32)
+    upper = (pairs >> np.array([0, 2, 4, 6], np.uint8)[None, None, :, None]) & 3
     numbers = (lower | (upper.reshape(n, 8, 32) << 4)).astype(np.int8) - np.int8(32)
     scale = _half(blocks, 208) * blocks[:, 192:208].view(np.int8).astype(np.float32)
     out: Array = scale[:, :, None] * numbers.reshape(n, 16, 16).astype(np.float32)
