@@ -33,7 +33,7 @@ export function keep(store: Store, name: string, value: string): void {
   }
 }
 
-function headers(): Record<string, string> {
+export function headers(): Record<string, string> {
   const token = kept("sessionStorage", TOKEN);
   return token ? { Authorization: `Bearer ${token}` } : {};
 }
@@ -62,6 +62,10 @@ export async function get<T>(path: string): Promise<T> {
 export async function post<T>(path: string, body: unknown = {}): Promise<T> {
   const init = { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
   return (await request(path, init)).json();
+}
+
+export async function remove<T>(path: string): Promise<T> {
+  return (await request(path, { method: "DELETE" })).json();
 }
 
 /** Fetch something and hand it to the browser to save; a plain link could not show the token. */

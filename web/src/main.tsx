@@ -4,9 +4,12 @@ import { ApiError, get, keep, kept, setToken } from "./api";
 import { Boundary, Notice, useLoaded } from "./parts/common";
 import { usePlace } from "./router";
 import "./style.css";
+import "./documents.css";
 import type { About, Episode } from "./types";
 import { Ask } from "./views/ask";
 import { CompareEpisodes, CompareRuns } from "./views/compare";
+import { DocumentView } from "./views/document";
+import { IndexView } from "./views/files";
 import { Indexes } from "./views/indexes";
 import { Runs, RunView } from "./views/runs";
 import { TraceView } from "./views/trace";
@@ -58,7 +61,7 @@ function App() {
         <a class="brand" href="#/ask"><Logo /> Subquest</a>
         <nav aria-label="Main">
           {[["ask", "Ask"], ["runs", "Runs"], ["indexes", "Indexes"]].map(([name, label]) => (
-            <a key={name} href={`#/${name}`} aria-current={here === name || (here === "compare" && name === "runs") ? "page" : undefined}>{label}</a>
+            <a key={name} href={`#/${name}`} aria-current={here === name || (here === "compare" && name === "runs") || (here === "document" && name === "indexes") ? "page" : undefined}>{label}</a>
           ))}
         </nav>
         <span class="grow" />
@@ -80,6 +83,10 @@ function App() {
           <RunView key={path[1]} run={path[1]} />
         ) : here === "runs" ? (
           <Runs />
+        ) : here === "document" ? (
+          <DocumentView query={query} />
+        ) : here === "indexes" && path[1] ? (
+          <IndexView key={path[1]} name={path[1]} about={about.data} onChange={about.reload} />
         ) : here === "indexes" ? (
           <Indexes about={about.data} onChange={about.reload} />
         ) : here === "ask" ? (

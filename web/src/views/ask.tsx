@@ -187,6 +187,7 @@ function Watch(props: { id: string }) {
           forced={episode?.forced}
           ending={episode?.stop_reason ?? status}
           trace={trace}
+          index={episode?.question.meta?.index ?? ""}
         />
       )}
       {(episode?.errors ?? []).map((failure, i) => (
