@@ -86,7 +86,7 @@ NOT_RUN = {
     "subquest model adapter mix runs/*": "needs the results of the trainings above it",
     "subquest report runs/coda-peco-small *": "needs the results of the trainings above it",
     "subquest world make * --articles 3000000 *": "minutes, and 3 GB",
-    "subquest index build psgs_w100.tsv.gz *": "needs DPR's 21 million passages; tests/retrieval/test_ingest.py",
+    "subquest index build *wiki18*": "needs the 21 million passages; tests/retrieval/test_ingest.py",
     "subquest index * --ray *": "needs a cluster; tests/retrieval",
     "subquest index copy docs.sq postgres:*": "needs a database; tests/retrieval runs one",
     "subquest search * --index postgres:*": "needs a database; tests/retrieval runs one",
