@@ -11,7 +11,8 @@ import pytest
 from subquest.cli import main
 from subquest.data.self_instruct import REWRITE
 from subquest.engine.scripted import Context, ScriptedEngine
-from subquest.paperwork.retelling import LOST, NAME, NUMBER, RETELL, Retold, retell
+from subquest.paperwork.fact_check import LOST, NAME, NUMBER
+from subquest.paperwork.retelling import RETELL, Retold, retell
 from subquest.process import run_sync
 from subquest.runtime.statements import sentences
 from subquest.worlds import Recipe, write_world

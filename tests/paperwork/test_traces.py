@@ -35,8 +35,9 @@ def test_most_questions_give_a_trace_in_the_full_prompts(system: str, questions:
     asked, index = questions
     source = tiny_source()
     vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
-    settings = {"prompts": "full", "abstain": True, "document_tokens": 4000}
-    made = run_sync(make_traces(system, asked, index, vocabulary, CHATML, **settings))
+    made = run_sync(
+        make_traces(system, asked, index, vocabulary, CHATML, prompts="full", abstain=True, document_tokens=4000)
+    )
     assert len(made.episodes) > 0.7 * len(asked), made.rejected
     unknown = [e for e in made.episodes if e.question.unanswerable]
     assert len(unknown) > 0.7 * sum(q.unanswerable for q in asked)
