@@ -137,6 +137,14 @@ class RunList(msgspec.Struct):
     runs: list[Object]
 
 
+class Matrix(msgspec.Struct):
+    systems: list[str]
+    datasets: list[str]
+    total: int
+    counts: Annotated[Object, Meta(description="how many questions there are, by what `only` can be")]
+    rows: list[Object]
+
+
 class IndexList(msgspec.Struct):
     indexes: list[Object]
 

@@ -144,6 +144,19 @@ class Paging(msgspec.Struct, frozen=True):
     text: Annotated[str, Meta(description="only episodes with this text in question or answer")] = ""
 
 
+class MatrixPage(msgspec.Struct, frozen=True):
+    """Which questions of an evaluation."""
+
+    offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+    only: Annotated[
+        Literal["", "wrong", "differs"],
+        Meta(description="those that a system got wrong, or that some systems got right and others wrong"),
+    ] = ""
+    text: Annotated[str, Meta(description="only those with this text in question or answers")] = ""
+    dataset: Annotated[str, Meta(description="only those of this set")] = ""
+
+
 class AfterEvent(msgspec.Struct, frozen=True):
     after: Annotated[Whole, Meta(description="only events after this one; Last-Event-ID takes precedence")] = -1
     text: Annotated[
