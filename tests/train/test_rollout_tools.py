@@ -53,7 +53,7 @@ async def test_rollouts_are_told_of_the_tools(tmp_path: Path) -> None:
     [
         ({"tools": ("mcp:",)}, "names no server"),
         ({"tools": ("mcp:no-such-program",)}, "the program 'no-such-program' cannot be started"),
-        ({"tools": (SAY,), "system": "decor"}, "decor has no role that calls tools"),
+        ({"tools": (SAY,), "system": "decor", "settings": {}}, "decor has no role that calls tools"),
     ],
 )
 async def test_what_cannot_be_used_is_refused_first(changes: dict[str, object], message: str, tmp_path: Path) -> None:
