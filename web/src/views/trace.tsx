@@ -6,6 +6,7 @@ import { Boundary, Chip, Ending, Notice, useLoaded } from "../parts/common";
 import { Costs } from "../parts/costs";
 import { Lanes } from "../parts/lanes";
 import { Memory } from "../parts/memory";
+import { Unstored } from "../parts/storage";
 import { ContextStory } from "../parts/story";
 import { ContextText } from "../parts/text";
 import { Tokens } from "../parts/tokens";
@@ -120,6 +121,7 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
             <button class="quiet" onClick={() => void save(`${placeOf(props.run, props.id)}/html`, `trace-${props.id}.html`)}>Save as a file</button>
           )}
         </div>
+        {episode.status === "unstored" && <Unstored />}
         {over && (
           <Answer
             answer={episode.answer ?? ""}
