@@ -136,6 +136,21 @@ def test_experts_call_functions_inside_their_reasoning(expert: str) -> None:
     assert episode.supported
 
 
+def test_a_system_that_is_an_expert_calls_them_too_and_its_calls_count() -> None:
+    subtask = f"<|begin_call_subtask|>react: {QUESTION}<|end_call_subtask|>"
+    engine = ScriptedEngine(
+        {
+            "planner": [subtask, "\\boxed{4,210}"],
+            "agent": [tagged(call()), tagged(call(town="Pell")), "Action: Finish[4,210]"],
+        }
+    )
+    options = ToolOptions(calls=1)
+    hira = HiRA(engine, tools=[population], tool_options=options, experts="react", transfer=False, memory=False)
+    episode = hira.ask(QUESTION)
+    assert [c["output"] for c in calls_of(episode)] == ["Kelm has 4,210 inhabitants."]
+    assert [e.data["what"] for e in episode.events if e.kind == "limit"] == ["1 tool calls"]
+
+
 def test_without_tools_there_is_no_expert_for_them() -> None:
     episode = hira([], "code", "\\boxed{4,210}")
     assert "toolbox" not in episode.by_role("planner")[0].segments[0].text

@@ -8,8 +8,10 @@ of the run: text from outside, fenced, cut to a length, and something that an an
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -81,7 +83,13 @@ class GivenTools:
         self.egress = egress
         self._most = options.most_calls
         self._seconds = options.seconds_per_call
-        self._made = 0
+        self._made = Counter[str]()
+
+    def within(self, tools: Sequence[FunctionTool]) -> GivenTools:
+        """The same tools in a system that works inside this one, where they may have other names."""
+        inner = copy.copy(self)
+        inner.tools = {tool.name: tool for tool in tools}
+        return inner
 
     def told(self, messages: Sequence[Message], prompts: Prompts, engine: Engine, form: Form) -> list[Message]:
         """The opening of a role that may call them, with what it has to know."""
@@ -130,10 +138,10 @@ class GivenTools:
         if tool is None:
             context.malformed("no such tool call", problem, turn=context.last_turn)
             return Document("", "", problem)
-        if self._made >= self._most:
+        if self._made.total() >= self._most:
             context.run.events.emit("limit", context.id, what=f"{self._most} tool calls", message=mask(call))
             return Document("", "", "No tool calls are left for this question. Conclude from what is known.")
-        self._made += 1
+        self._made[tool.name] += 1
         context.usage += Usage(tool_calls=1)
         source = mask(f"{tool.name}({json.dumps(arguments, ensure_ascii=False)})")
         emit = functools.partial(context.run.events.emit, "code", context.id, tool=tool.name, source=source)

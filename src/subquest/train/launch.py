@@ -111,6 +111,8 @@ async def train(
         if recipe.kind == "sft":
             traces = _taught(recipe, source, run)
             say(f"gold traces: {dict(traces.made_by)}; questions without one: {dict(traces.rejected)}")
+            if ranks.first:
+                (run.folder / "traces.json").write_text(json.dumps(traces.counts_by_name()), encoding="utf-8")
             trainer = SFTTrainer(run, policy, engine, greedy, traces, dev.questions, watch=watch, ranks=ranks)
             if trainer.steps < o.steps:
                 say(

@@ -178,7 +178,8 @@ class _Below(Run):
     def __init__(self, desk: Desk, question: Question, system: System[Any]) -> None:
         outer = desk.run
         search = desk.kit.guarded(system.search) if system.search is not None else None
-        super().__init__(question, system.setup, search, outer.events, Limits(), seed=outer._seed)
+        tools = outer.tools.within(system.tools) if outer.tools and system.tools else None
+        super().__init__(question, system.setup, search, outer.events, Limits(), seed=outer._seed, tools=tools)
         self.contexts, self.errors, self.documents = outer.contexts, outer.errors, outer.documents
         self._opened = outer._opened
         self.budget = desk.planner.budget if desk.planner is not None else outer.budget

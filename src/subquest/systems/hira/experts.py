@@ -188,7 +188,9 @@ def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = (
         elif name:
             engine = system.engines.get("", next(iter(system.engines.values())))
             search = system.search or getattr(system, "web", None)
-            expert = SystemExpert(registry.get(name)(engine, search, **system.for_all_roles()))
+            inner = registry.get(name)
+            given = {"tools": system.tools, "tool_options": system.tool_options} if inner.tool_roles else {}
+            expert = SystemExpert(inner(engine, search, **system.for_all_roles(), **given))
             found[expert.name] = expert
     if system.tools:
         found[Toolbox.name] = Toolbox(system.tools)
