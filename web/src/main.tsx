@@ -2,16 +2,19 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, get, keep, kept, setToken } from "./api";
 import { Boundary, Notice, useLoaded } from "./parts/common";
+import { Storage } from "./parts/storage";
 import { usePlace } from "./router";
 import "./style.css";
 import "./documents.css";
+import "./runs.css";
 import type { About, Episode } from "./types";
 import { Ask } from "./views/ask";
 import { CompareEpisodes, CompareRuns } from "./views/compare";
 import { DocumentView } from "./views/document";
 import { IndexView } from "./views/files";
 import { Indexes } from "./views/indexes";
-import { Runs, RunView } from "./views/runs";
+import { RunView } from "./views/run";
+import { Runs } from "./views/runs";
 import { TraceView } from "./views/trace";
 
 type Theme = "system" | "light" | "dark";
@@ -67,6 +70,7 @@ function App() {
         <span class="grow" />
         <ThemeButton />
       </header>
+      <Storage />
       <main>
         <Boundary key={here === "ask" ? here : path.join("/")}>
         {about.error instanceof ApiError && about.error.status === 401 ? (

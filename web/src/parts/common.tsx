@@ -89,7 +89,8 @@ const TONES: Record<string, string> = {
 export function Ending(props: { ending: string; forced?: boolean }) {
   const tone = props.forced ? "warn" : (TONES[props.ending] ?? "warn");
   const forced = props.forced && props.ending !== "forced";
-  return <Chip tone={tone}>{forced ? `${props.ending}, forced` : props.ending || "unknown"}</Chip>;
+  const named = props.ending === "unstored" ? "not stored yet" : props.ending;
+  return <Chip tone={tone}>{forced ? `${named}, forced` : named || "unknown"}</Chip>;
 }
 
 const PLACES = ["page", "slide", "sheet", "row", "line"];

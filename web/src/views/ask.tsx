@@ -4,6 +4,7 @@ import { count, plural, seconds, when } from "../format";
 import { Answer, Sections } from "../parts/answer";
 import { Boundary, Chip, Ending, Notice, Select, useLoaded, useOnce } from "../parts/common";
 import { Plan } from "../parts/plan";
+import { Unstored } from "../parts/storage";
 import { go, link } from "../router";
 import { fold, plus, tokens } from "../trace";
 import type { About, Episode, Event, Page, Status } from "../types";
@@ -176,6 +177,7 @@ function Watch(props: { id: string }) {
       </header>
       {error && <Notice error={error} />}
       {!over && <Sections texts={events.filter((event) => event.kind === "section").map((event) => event.data?.text ?? "")} />}
+      {status === "unstored" && <Unstored />}
       {over && (
         <Answer
           answer={episode?.answer ?? trace.answer ?? ""}
