@@ -213,7 +213,7 @@ def prepare(recipe: Recipe, file: Path) -> str:
         )
     if file.is_dir():
         raise UsageError(f"{file} is a folder; name a file for the traces")
-    source = load_source(recipe.model.path)
+    source = load_source(recipe.model.path, weights=False)  # only its words and its window are needed
     traces = gold_traces(replace(recipe, traces=()), source, workers=os.cpu_count() or 1)
     replace(traces, opening=opening_of(traces, source)).save(file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
