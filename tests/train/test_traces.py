@@ -189,6 +189,6 @@ def test_traces_are_prepared_without_the_weights(tmp_path: Path, monkeypatch: py
     assert not load_source("smollm2", weights=False).state
     (tmp_path / "r.toml").write_text(
         'name = "x"\nkind = "sft"\nsystem = "direct"\n[model]\npath = "smollm2"\n'
-        '[[data]]\nquestions = "world:seed=1,articles=60,questions=4"\n'
+        '[[data]]\nquestions = "world:seed=1,articles=160,questions=4"\n'
     )
     assert "4 gold traces" in prepare(load_recipe(tmp_path / "r.toml"), tmp_path / "traces.xz")

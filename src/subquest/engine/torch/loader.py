@@ -38,7 +38,7 @@ class Source:
 
 
 def load(path: str | Path, *, weights: bool = True) -> Source:
-    """Load a folder with `config.json` and safetensors, or a `.gguf` file; without `weights`, all but the parameters."""
+    """Load a folder with `config.json` and safetensors, or a `.gguf` file; without `weights` no parameters."""
     path = Path(path).expanduser()
     if path.is_dir():
         return _from_folder(path, weights)
