@@ -87,6 +87,7 @@ async def train(
             say(f"training questions without a gold {'plan' if plans else 'answer'} are left out: {missing}")
         training = draw_sample(scored, recipe.sample, recipe.seed)
         say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
+        say(f"training on {torch.cuda.get_device_name(place) if place.type == 'cuda' else _without_gpu()}")
         documents = merge_documents({d.id: d for d in material.documents}, dev.documents, "dev")
         for id in dev.withheld | material.withheld:
             documents.pop(id, None)
@@ -171,6 +172,12 @@ def _device(name: str) -> torch.device:
         return device
     torch.cuda.set_device(Ranks.local())
     return torch.device("cuda", Ranks.local())
+
+
+def _without_gpu() -> str:
+    """The CPU, and why, where a GPU is there that torch cannot use: its driver may be down or too old."""
+    there = torch.version.cuda is not None and any(Path("/dev").glob("nvidia[0-9]*"))
+    return "the CPU" + ", although there is a GPU: torch cannot use it (nvidia-smi may say why)" * there
 
 
 def _taught(recipe: Recipe, source: Source, run: TrainRun) -> TraceSet:
