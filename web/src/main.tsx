@@ -2,12 +2,15 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, get, keep, kept, setToken } from "./api";
 import { Boundary, Notice, useLoaded } from "./parts/common";
+import { Keys } from "./parts/keys";
 import { usePlace } from "./router";
 import "./style.css";
+import "./asking.css";
 import type { About, Episode } from "./types";
 import { Ask } from "./views/ask";
 import { CompareEpisodes, CompareRuns } from "./views/compare";
 import { Indexes } from "./views/indexes";
+import { ModelView } from "./views/model";
 import { Runs, RunView } from "./views/runs";
 import { TraceView } from "./views/trace";
 
@@ -62,6 +65,7 @@ function App() {
           ))}
         </nav>
         <span class="grow" />
+        <Keys />
         <ThemeButton />
       </header>
       <main>
@@ -82,6 +86,8 @@ function App() {
           <Runs />
         ) : here === "indexes" ? (
           <Indexes about={about.data} onChange={about.reload} />
+        ) : here === "model" ? (
+          <ModelView onChange={about.reload} />
         ) : here === "ask" ? (
           <Ask about={about.data} id={path[1]} onChange={about.reload} />
         ) : (
