@@ -24,6 +24,7 @@ from subquest.judge.text_facts import dates, in_digits, is_date_only, names, num
 from subquest.limits import Repeats
 from subquest.metrics import contains_answer, normalize, score_answer
 from subquest.protocol import fence, parse, tags_of, wrap
+from subquest.protocol.loose_json import find_object
 from subquest.record import Document, Segment, Trajectory
 from subquest.retrieval import titles
 from subquest.retrieval.analysis import Analysis
@@ -51,7 +52,6 @@ from subquest.systems.coda.reward import tags_balance
 from subquest.systems.hira.coordinator import named_in
 from subquest.systems.hira.deep_search import _information
 from subquest.systems.hira.experts import EXPERTS, look_at
-from subquest.systems.hira.loose_json import find_object
 from subquest.systems.hira.memory import Memory
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .runtime.run import Answer, Run
     from .runtime.system import System
     from .runtime.turn import Turn
+    from .shortcuts import Evaluation, ask, compare
     from .systems.apex import APEX
     from .systems.apex import APEX as Apex
     from .systems.coda import CoDA
@@ -57,6 +58,7 @@ _MODULES: dict[str, str] = {
     "Engine": "engine.interface",
     "EngineError": "errors",
     "Episode": "record",
+    "Evaluation": "shortcuts",
     "Event": "events",
     "Evidence": "record",
     "Finding": "runtime.evidence",
@@ -86,6 +88,8 @@ _MODULES: dict[str, str] = {
     "Turn": "runtime.turn",
     "Usage": "record",
     "UsageError": "errors",
+    "ask": "shortcuts",
+    "compare": "shortcuts",
     "conclude": "runtime.answering",
     "open_agent": "assemble",
 }
@@ -107,6 +111,7 @@ __all__ = [
     "Engine",
     "EngineError",
     "Episode",
+    "Evaluation",
     "Event",
     "Evidence",
     "Finding",
@@ -137,6 +142,8 @@ __all__ = [
     "Usage",
     "UsageError",
     "__version__",
+    "ask",
+    "compare",
     "conclude",
     "embedded",
     "open_agent",

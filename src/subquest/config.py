@@ -221,6 +221,8 @@ def _refuse_reach(file: Path, found: Mapping[str, _Given]) -> None:
     """A file above the working directory is easily overlooked: it may not load code, or say where keys are sent."""
     system, model = (str(found[key].value) if key in found else "" for key in ("system", "model"))
     fix = f"use --config {file} if you trust it"
+    if "tools.use" in found:
+        raise ConfigError(f"{file}: tools.use starts programs, which a file in a parent folder may not name; {fix}")
     if ".py:" in system:
         raise ConfigError(f"{file}: system = {system!r} runs code, which a file in a parent folder may not name; {fix}")
     for address in re.findall(r"https?://[^\s,#]+", model):

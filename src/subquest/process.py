@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -26,14 +27,16 @@ _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
 
-def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end from synchronous code; an interrupt cancels it.
+def run_sync(coroutine: Coroutine[Any, Any, T], watch: Callable[[Future[T]], None] | None = None) -> T:
+    """Run a coroutine to its end from synchronous code; an interrupt cancels it. `watch` is called while it runs.
 
     All calls share one event loop in a thread of its own, so that connections and caches outlive a call, and so that it
     works in notebooks, where a loop already runs in the main thread.
     """
     future = asyncio.run_coroutine_threadsafe(coroutine, _background_loop())
     try:
+        if watch is not None:
+            watch(future)
         return future.result()
     except BaseException:
         future.cancel()

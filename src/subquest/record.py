@@ -21,6 +21,7 @@ from .codec import Record, from_dict, to_dict
 from .errors import DataError, UsageError
 from .events import Event
 from .input_file import parse_json
+from .notebook import episode_html
 
 SegmentKind = Literal["prompt", "agent", "env"]
 MAX_QUESTION = 32_768
@@ -340,6 +341,9 @@ class Episode(Record):
     by design, and in episodes stored before this was recorded."""
     report: Report | None = None
     """The answer sentence by sentence, if it is written in sentences."""
+
+    def _repr_html_(self) -> str:
+        return episode_html(self)
 
     @property
     def stated_answer(self) -> str:

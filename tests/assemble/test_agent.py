@@ -83,8 +83,8 @@ def test_a_model_for_each_role_may_be_a_mapping(script: str) -> None:
         (AgentSpec(roles={"plannr": RoleSpec()}), "no role 'plannr'"),
         (AgentSpec(files=("a.md",)), "--file needs a system with tools"),
         (AgentSpec(system="hira", files=("none.md",)), "there is no such file"),
-        (AgentSpec(system="hira", tools=ToolOptions(ca="none.pem")), "tools.ca: there is no file none.pem"),
-        (AgentSpec(system="hira", tools=ToolOptions(code_disk_mb=4096)), "code_memory_mb to 16384 or more"),
+        (AgentSpec(system="hira", tool_options=ToolOptions(ca="none.pem")), "tools.ca: there is no file none.pem"),
+        (AgentSpec(system="hira", tool_options=ToolOptions(code_disk_mb=4096)), "code_memory_mb to 16384 or more"),
     ],
 )
 async def test_a_wrong_spec_is_refused_before_a_model_is_loaded(spec: AgentSpec, message: str) -> None:
@@ -94,10 +94,10 @@ async def test_a_wrong_spec_is_refused_before_a_model_is_loaded(spec: AgentSpec,
 
 
 def test_what_tools_may_do_is_a_setting_of_systems_that_have_tools() -> None:
-    spec = AgentSpec(tools=ToolOptions(egress="private", robots=False, code_seconds=5.0))
+    spec = AgentSpec(tool_options=ToolOptions(egress="private", robots=False, code_seconds=5.0))
     settings = preview_agent(spec.replace(system="hira")).settings
     assert (settings.egress, settings.robots, settings.code_seconds) == ("private", False, 5.0)
-    assert spec.tools.code_limits.seconds == 5.0
+    assert spec.tool_options.code_limits.seconds == 5.0
     own = preview_agent(spec.replace(system="hira", settings={"egress": "public"})).settings
     assert own.egress == "public"
     preview_agent(spec)  # CoDA has none, and goes without

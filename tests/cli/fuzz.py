@@ -40,7 +40,7 @@ BASE: dict[str, dict[str, Any]] = {
     "eval": RUN,
     "study": {**MODEL, "name": "study.toml", "on": "toy.jsonl", "out": "out"},
     "report": {"runs": ["run.sqlite"], "out": "out.html"},
-    "data get": {"name": "nothing"},
+    "data get": {"name": "popqa"},
     "data convert": {"source": "toy.jsonl", "out": "out.jsonl"},
     "world make": {"out": "out", "articles": 160, "questions": 2, "workers": 1},
     "world check": {"folder": "world"},

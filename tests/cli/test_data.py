@@ -1,93 +1,74 @@
 """`subquest data`: listing, converting, and fetching from a hub that is there, refuses or is away."""
 
-import hashlib
 import json
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from subquest.cli import main
-from subquest.data import read_questions
+from subquest.data import REGISTRY, read_questions
+from subquest.download import http as transfers
+
+from ..file_site import FileSite
 
 ROWS = b'{"id": "t1", "question": "Who?", "golden_answers": ["A"]}\n'
 
 
-class Hub(BaseHTTPRequestHandler):
-    """The two answers of a hub that a download needs."""
-
-    def do_HEAD(self) -> None:
-        self._reply(body=False)
-
-    def do_GET(self) -> None:
-        self._reply(body=True)
-
-    def _reply(self, *, body: bool) -> None:
-        wanted = self.path == "/datasets/RUC-NLPIR/FlashRAG_datasets/resolve/main/bamboogle/test.jsonl"
-        self.send_response(200 if wanted else 401)
-        if wanted:
-            self.send_header("X-Repo-Commit", "0" * 40)
-            self.send_header("ETag", f'"{hashlib.sha1(ROWS).hexdigest()}"')
-        else:
-            self.send_header("X-Error-Code", "GatedRepo")
-        self.send_header("Content-Length", str(len(ROWS) if wanted else 0))
-        self.end_headers()
-        if wanted and body:
-            self.wfile.write(ROWS)
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
-def hub() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileSite]:
+    site = FileSite()
+    monkeypatch.setenv("HF_ENDPOINT", site.url)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setattr(transfers, "PAUSE", 0.001)
+    yield site
+    site.close()
 
 
-def get(tmp_path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    env = {
-        **os.environ,
-        "SUBQUEST_CACHE": str(tmp_path / "cache"),
-        "HF_HOME": str(tmp_path / "hf"),
-        "HF_HUB_DISABLE_XET": "1",
-        **env,
-    }
-    command = [sys.executable, "-m", "subquest", "data", "get", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=600)
+def published(site: FileSite, name: str, content: bytes) -> None:
+    entry = REGISTRY[name]
+    site.files[f"/datasets/{entry.hub}/resolve/{entry.revision}/{entry.files[0].path}"] = content
 
 
-def test_get(tmp_path: Path, hub: str) -> None:
-    pytest.importorskip("huggingface_hub")
-    done = get(tmp_path, "bamboogle", HF_ENDPOINT=hub)
-    assert done.returncode == 0, done.stderr
-    path = Path(done.stdout.strip())
-    assert path == tmp_path / "cache" / "data" / "bamboogle_test.jsonl"
+def test_get(tmp_path: Path, hub: FileSite, capsys: pytest.CaptureFixture[str]) -> None:
+    published(hub, "popqa", ROWS)
+    assert main(["data", "get", "popqa"]) == 0
+    told = capsys.readouterr()
+    path = Path(told.out.strip())
+    assert path == tmp_path / "cache" / "data" / "popqa_test.jsonl"
     assert [q.answers for q in read_questions(path)] == [("A",)]
-    refused = get(tmp_path, "gaia", HF_ENDPOINT=hub)
-    assert refused.returncode == 1
-    assert "accept them at https://huggingface.co/datasets/gaia-benchmark/GAIA" in refused.stderr
+    assert "downloading popqa_test.jsonl from http://127.0.0.1" in told.err
+    assert "recorded on first use" in told.err
+    hub.status["/datasets/gaia-benchmark/GAIA/resolve/main/2023/validation/metadata.jsonl"] = 401
+    assert main(["data", "get", "gaia"]) == 1
+    assert "accept them at https://huggingface.co/datasets/gaia-benchmark/GAIA" in capsys.readouterr().err
 
 
-def test_get_without_a_network(tmp_path: Path) -> None:
-    pytest.importorskip("huggingface_hub")
-    done = get(tmp_path, "nq:test", HF_HUB_OFFLINE="1")
-    assert done.returncode == 1
-    assert "nq could not be fetched (nq/test.jsonl of" in done.stderr
-    assert "SUBQUEST_DATA" in done.stderr
+def test_another_content_than_was_published_is_refused(
+    tmp_path: Path, hub: FileSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published(hub, "bamboogle", ROWS)
+    assert main(["data", "get", "bamboogle"]) == 1
+    assert "and not c9703dae6bb1" in capsys.readouterr().err
+    assert list((tmp_path / "cache" / "data").iterdir()) == []
+
+
+def test_get_without_a_network(
+    hub: FileSite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert main(["data", "get", "nq:test"]) == 1
+    told = capsys.readouterr().err
+    assert "nq could not be fetched (nq/test.jsonl of" in told
+    assert "subquest data get nq:test --file FILE" in told
+    assert "SUBQUEST_DATA" in told
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("hotpot", "did you mean 'hotpotqa'"), ("squad", "no known file"), ("nq:dev", "there are test, train")],
+    [("hotpot", "did you mean 'hotpotqa'"), ("fanoutqa", "no known address"), ("nq:dev", "there are test, train")],
 )
 def test_get_what_there_is_not(name: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "get", name]) == 2

@@ -2,14 +2,17 @@
 
 import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from subquest.data import read_questions
-from subquest.data.hub import fetch
+from subquest.data.fetch import fetch
 from subquest.data.registry import REGISTRY
 from subquest.errors import DataError, OutsideError, UsageError
+
+from ..file_site import FileSite
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(9000)
 """Longer, as text, than any file name may be."""
@@ -19,6 +22,16 @@ PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(9000)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileSite]:
+    site = FileSite()
+    monkeypatch.setenv("HF_ENDPOINT", site.url)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    yield site
+    site.close()
 
 
 def gaia(folder: Path, *names: str) -> Path:
@@ -79,38 +92,28 @@ def as_parquet(path: Path) -> None:
     path.unlink()
 
 
-def test_a_set_that_is_not_there_under_any_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = pytest.importorskip("huggingface_hub")
-
-    def download(repo: str, file: str, repo_type: str) -> str:
-        raise FileNotFoundError(f"404: {file}")
-
-    monkeypatch.setattr(hub, "hf_hub_download", download)
-    with pytest.raises(OutsideError, match=r"404: 2023/validation/metadata\.jsonl.*accept them"):
+def test_a_set_that_is_not_there_under_any_name_is_told(site: FileSite) -> None:
+    with pytest.raises(OutsideError, match=r"metadata\.jsonl answered with status 404.*accept them"):
         fetch(REGISTRY["gaia"])
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_files_come_along_when_a_set_is_fetched(
-    kind: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_come_along_when_a_set_is_fetched(kind: str, tmp_path: Path, cache: Path, site: FileSite) -> None:
     """GAIA's repository has had its questions as JSON lines and as parquet."""
-    hub = pytest.importorskip("huggingface_hub")
-    upstream = tmp_path / "hub" / "2023" / "validation"
+    upstream = tmp_path / "hub"
     upstream.mkdir(parents=True)
     rows = gaia(upstream, "a.csv", "../out.csv")
     (upstream / "a.csv").write_text("1")
     if kind == "parquet":
         as_parquet(rows)
-
-    def download(repo: str, file: str, repo_type: str) -> str:
-        if not (tmp_path / "hub" / file).is_file():
-            raise FileNotFoundError(f"404: {file}")
-        return str(tmp_path / "hub" / file)
-
-    monkeypatch.setattr(hub, "hf_hub_download", download)
+    for path in upstream.iterdir():
+        for revision in ("main", "abc"):
+            address = f"/datasets/gaia-benchmark/GAIA/resolve/{revision}/2023/validation/{path.name}"
+            site.files[address] = path.read_bytes()
+            site.headers[address] = {"X-Repo-Commit": "abc"}
     found = fetch(REGISTRY["gaia"])
     assert [path.name for path in found] == [f"gaia_validation.{kind}", "a.csv"]
+    assert "/resolve/abc/" in site.asked[-1][0], "of the same revision"
     first, second = read_questions(found[0])
     assert Path(first.files[0]).read_text() == "1"
     assert Path(first.files[0]).is_relative_to(cache)

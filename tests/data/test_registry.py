@@ -25,7 +25,7 @@ def test_what_is_only_measured(dataset: str, split: str, measured: bool) -> None
 
 def test_only_sets_with_a_training_split_may_be_trained_on() -> None:
     for entry in REGISTRY.values():
-        splits = [split for split, _ in entry.files]
+        splits = [file.split for file in entry.files]
         assert entry.training or "train" not in splits, entry.name
 
 

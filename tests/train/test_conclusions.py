@@ -34,6 +34,8 @@ def thought(kind: str, answer: str, results: tuple[str, ...], operation: list[ob
         ("no", ("1,037 metres", "98 metres"), ["order", 1, 2], "1037 is larger than 0098"),
         ("yes", ("1901", "3 May 1902"), ["order", 1, 2], "1901 is earlier than 1902"),
         ("yes", ("Ys", "Ys"), ["same", 1, 2], "Ys and Ys are the same"),
+        ("£1,250", ("£1,200", "£50"), ["sum", 1, 2], "1200 + 50 = £1,250"),
+        ("£1,150", ("£1,200", "£50"), ["difference", 1, 2], "1200 - 50 = £1,150"),
         ("no", ("Ys", "Ker"), ["same", 1, 2], "Ys and Ker are not the same"),
         ("A", ("24 m", "176 metres"), ["pick", 1, 2, "min"], "the smaller of 024 and 176 is 024: A"),
         ("A", ("3 May 1901", "4 May 1901"), ["pick", 1, 2, "max"], "the later of 1901-05-03 and 1901-05-04 is 1901-05-04: A"),  # noqa: E501

@@ -122,13 +122,17 @@ def test_the_policy(family: str) -> None:
     torch.testing.assert_close(outcomes[1], outcomes[0], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
-def test_a_step_in_bfloat16(family: str, checkpointing: bool) -> None:
+def test_a_step_in_bfloat16(family: str, checkpointing: bool, wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Log-probs and an adapter's gradients over several micro-batches, against float32 on the CPU.
 
-    The base weights are rounded on both sides; what is left is the rounding of activations.
+    The base weights are rounded on both sides; what is left is the rounding of activations. Where matrices count as
+    `wide`, adapters stay beside them.
     """
+    if wide:
+        monkeypatch.setattr("subquest.train.lora.MERGED_UP_TO", 8)
     model = tiny(family, head_dim=64).bfloat16().float()
     batch = packed(5, 18, 9, 40, 33, 2)
     outcomes = []
@@ -171,8 +175,11 @@ def gradients_of_a_step(optimiser: Optimiser, batch: Batch) -> torch.Tensor:
     return torch.cat(found)
 
 
-def test_micro_batches_run_without_waiting_for_the_device() -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_micro_batches_run_without_waiting_for_the_device(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the first micro-batch and the last nothing is read back, so the host stays ahead of the GPU."""
+    if wide:
+        monkeypatch.setattr("subquest.train.lora.MERGED_UP_TO", 8)
     policy = Policy(source(tiny("llama", head_dim=64)), lora=LoraSettings(4), device="cuda", dtype=torch.bfloat16)
     batch = packed(5, 18, 9, 40, 33, 2)
     optimiser = Optimiser(policy, OptimiserPart(micro_tokens=48), 10)

@@ -33,7 +33,7 @@ export function keep(store: Store, name: string, value: string): void {
   }
 }
 
-function headers(): Record<string, string> {
+export function headers(): Record<string, string> {
   const token = kept("sessionStorage", TOKEN);
   return token ? { Authorization: `Bearer ${token}` } : {};
 }

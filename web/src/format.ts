@@ -12,6 +12,7 @@ export function seconds(s: number | undefined): string {
 
 export function bytes(n: number | undefined): string {
   const value = n ?? 0;
+  if (value < 1e3) return plural(value, "byte");
   if (value < 1e6) return `${(value / 1e3).toFixed(0)} kB`;
   return value < 1e9 ? `${(value / 1e6).toFixed(1)} MB` : `${(value / 1e9).toFixed(1)} GB`;
 }

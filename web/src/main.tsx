@@ -6,9 +6,12 @@ import { Keys } from "./parts/keys";
 import { usePlace } from "./router";
 import "./style.css";
 import "./asking.css";
+import "./documents.css";
 import type { About, Episode } from "./types";
 import { Ask } from "./views/ask";
 import { CompareEpisodes, CompareRuns } from "./views/compare";
+import { DocumentView } from "./views/document";
+import { IndexView } from "./views/files";
 import { Indexes } from "./views/indexes";
 import { ModelView } from "./views/model";
 import { Runs, RunView } from "./views/runs";
@@ -61,7 +64,7 @@ function App() {
         <a class="brand" href="#/ask"><Logo /> Subquest</a>
         <nav aria-label="Main">
           {[["ask", "Ask"], ["runs", "Runs"], ["indexes", "Indexes"]].map(([name, label]) => (
-            <a key={name} href={`#/${name}`} aria-current={here === name || (here === "compare" && name === "runs") ? "page" : undefined}>{label}</a>
+            <a key={name} href={`#/${name}`} aria-current={here === name || (here === "compare" && name === "runs") || (here === "document" && name === "indexes") ? "page" : undefined}>{label}</a>
           ))}
         </nav>
         <span class="grow" />
@@ -84,6 +87,10 @@ function App() {
           <RunView key={path[1]} run={path[1]} />
         ) : here === "runs" ? (
           <Runs />
+        ) : here === "document" ? (
+          <DocumentView query={query} />
+        ) : here === "indexes" && path[1] ? (
+          <IndexView key={path[1]} name={path[1]} about={about.data} onChange={about.reload} />
         ) : here === "indexes" ? (
           <Indexes about={about.data} onChange={about.reload} />
         ) : here === "model" ? (

@@ -194,6 +194,48 @@ export interface IndexInfo {
   modes?: string[];
 }
 
+/** A file that an index was made from. */
+export interface FileInfo {
+  name: string;
+  kind: string;
+  passages: number;
+  pages: number;
+  bytes: number | null;
+  modified: number | null;
+  state: "read" | "partly" | "failed" | "empty" | "unfinished";
+  note: string;
+  reachable: boolean;
+}
+
+export interface FilePage {
+  total: number;
+  files: FileInfo[];
+  reading: { name: string; passages: number } | null;
+}
+
+/** A document, and what stands before and after it in its file. */
+export interface Passage {
+  id: string;
+  title: string;
+  text: string;
+  meta: Record<string, any>;
+  before?: Passage[];
+  after?: Passage[];
+  more_before?: boolean;
+  more_after?: boolean;
+}
+
+export interface PagePicture {
+  file: string;
+  page: number;
+  pages: number;
+  width: number;
+  height: number;
+  png: string;
+  /** Left, top, width and height of each marked line, as shares of the page. */
+  marks?: [number, number, number, number][];
+}
+
 export interface Hit {
   id: string;
   title: string;
@@ -235,6 +277,8 @@ export interface Thread {
 }
 
 export interface About {
+  max_file: number;
+  ocr: boolean;
   version: string;
   systems: string[];
   models: string[];

@@ -1,6 +1,8 @@
 /** Files into an index, as bytes: the server takes them apart, and knows more encodings than a browser. */
 
-import { post } from "./api";
+import { ApiError, get, headers } from "./api";
+import { bytes } from "./format";
+import type { About, FileInfo } from "./types";
 
 /** What the file chooser offers. */
 export const ACCEPTED = ".txt,.md,.rst,.log,.jsonl,.ndjson,.json,.csv,.tsv,.html,.htm,.pdf,.docx,.xlsx,.pptx,.zip,.gz";
@@ -11,19 +13,65 @@ export interface Added {
   problems: string[];
 }
 
-export async function upload(index: string, files: File[], note = ""): Promise<Added> {
-  const read: { name: string; data?: string; text?: string }[] = await Promise.all(
-    files.map(async (file) => ({ name: file.name, data: await base64(file) })),
-  );
-  if (note.trim()) read.push({ name: `note-${new Date().toISOString().slice(0, 19)}.txt`, text: note });
-  return post<Added>(`/api/indexes/${encodeURIComponent(index)}/documents`, { files: read });
+export interface Sent extends Added {
+  notes: string[];
+  file: FileInfo | null;
 }
 
-function base64(file: File): Promise<string> {
+/** Larger files are compared with the server's limit before they are sent. */
+const LARGE = 20e6;
+
+/** Send a file and wait until it is read; `onProgress` is told which share has been sent. */
+export async function send(index: string, file: File, name = file.name, ocr = false, onProgress?: (share: number) => void): Promise<Sent> {
+  if (file.size > LARGE) {
+    const { max_file } = await get<About>("/api/about");
+    if (file.size > max_file)
+      throw new ApiError(413, `${name} has ${bytes(file.size)}; this server accepts files of up to ${bytes(max_file)}. Divide it, or add it on the server with: subquest index add`);
+  }
+  const query = new URLSearchParams({ name, ...(ocr ? { ocr: "true" } : {}) });
   return new Promise((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(String(reader.result).replace(/^[^,]*,?/, ""));
-    reader.onerror = () => reject(new Error(`${file.name} cannot be read`));
-    reader.readAsDataURL(file);
+    const request = new XMLHttpRequest();
+    request.open("PUT", `/api/indexes/${encodeURIComponent(index)}/file?${query}`);
+    for (const [header, value] of Object.entries(headers())) request.setRequestHeader(header, value);
+    request.responseType = "json";
+    request.upload.onprogress = (e) => onProgress?.(e.total ? e.loaded / e.total : 0);
+    request.upload.onload = () => onProgress?.(1);
+    request.onload = () => {
+      if (request.status < 300) resolve(request.response as Sent);
+      else reject(new ApiError(request.status, request.response?.error?.message ?? `The server answered with status ${request.status}.`));
+    };
+    request.onerror = () => reject(new ApiError(0, `${name} could not be sent. Is the server still running, and the file still there?`));
+    request.send(file);
   });
+}
+
+/** Names for files that are sent together, each its own: two folders may have files of one name. */
+export function names(files: File[]): string[] {
+  const taken = new Set<string>();
+  return files.map((file) => {
+    const [, stem = "", suffix = ""] = /^(.*?)(\.[^.]*)?$/.exec(file.name)!;
+    let name = file.name;
+    for (let n = 2; taken.has(name); n++) name = `${stem} (${n})${suffix}`;
+    taken.add(name);
+    return name;
+  });
+}
+
+/** Files one after the other; what cannot be read is told, unless that is all of them. */
+export async function upload(index: string, files: File[]): Promise<Added> {
+  const all: Added = { added: 0, updated: 0, problems: [] };
+  const failures: Error[] = [];
+  const called = names(files);
+  for (const [i, file] of files.entries())
+    try {
+      const { added, updated, problems } = await send(index, file, called[i]);
+      all.added += added;
+      all.updated += updated;
+      all.problems.push(...problems);
+    } catch (error) {
+      failures.push(error as Error);
+    }
+  if (failures.length && failures.length === files.length) throw failures[0];
+  all.problems.push(...failures.map((failure) => failure.message));
+  return all;
 }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,14 +16,17 @@ from msgspec.structs import replace as replace_fields
 from ..codec import Record, changed
 from ..config import Config
 from ..engine.interface import Sampling
-from ..errors import UsageError
+from ..errors import ToolError, UsageError
 from ..limits import Limits
 from ..record import Style
 from ..retrieval.search import Mode
+from ..tools.function_tool import FunctionTool
+from ..tools.mcp_server import McpPlace
 from ..tools.tool_options import DAY, ToolOptions
 from .engines import EngineOptions, open_engines
 from .fairness import split_shared
 from .search import close_search, open_search
+from .tools import check_reach, open_tools, read_tools
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -71,7 +74,11 @@ class AgentSpec(Record, kw_only=True):
     """How answers are written: `short`, `sentence` or `report`."""
     files: tuple[str, ...] = ()
     """Files attached to every question (systems with tools)."""
-    tools: ToolOptions = ToolOptions()
+    tools: Sequence[Any] = ()
+    """Tools of the user's: Python functions, `path.py:function`, and MCP servers as `mcp:COMMAND` or `mcp:URL`."""
+    tools_optional: bool = False
+    """Whether a system that cannot call tools goes without them; otherwise it is refused."""
+    tool_options: ToolOptions = ToolOptions()
     cache: str | None = None
     """File in which calls of models, searches and pages are cached; None for no cache."""
     shared: Mapping[str, Any] = {}
@@ -95,7 +102,9 @@ class AgentSpec(Record, kw_only=True):
             sampling={name: value for name, value in asdict(config.sampling).items() if value is not None},
             limits=config.limits,
             prompts=config.prompts,
-            tools=config.tools,
+            tools=config.tools.use or (),
+            tools_optional=config.sources.get("tools.use") != "a flag",
+            tool_options=config.tools,
             **cached | more,
         )
 
@@ -111,6 +120,7 @@ class Resources(NamedTuple):
     """By role, with `""` for all other roles."""
     search: Search | None = None
     cache: Cache | None = None
+    tools: Sequence[FunctionTool] = ()
 
 
 @asynccontextmanager
@@ -127,7 +137,7 @@ def checked_spec(spec: AgentSpec) -> AgentSpec:
     if not isinstance(spec, AgentSpec):
         raise UsageError(f"an agent is made from an AgentSpec, not from {spec!r:.80}")
     spec = changed(AgentSpec(), asdict(spec), "AgentSpec")
-    parts: dict[str, Any] = {"engine": spec.engine, "limits": spec.limits, "tools": spec.tools}
+    parts: dict[str, Any] = {"engine": spec.engine, "limits": spec.limits, "tool_options": spec.tool_options}
     parts |= {f"roles[{name!r}].limits": role.limits for name, role in spec.roles.items()}
     sampling = asdict(spec.sampling) if isinstance(spec.sampling, Sampling) else spec.sampling
     if not isinstance(sampling, Mapping):
@@ -143,20 +153,28 @@ def preview_agent(spec: AgentSpec) -> System[Any]:
     from ..engine.scripted import ScriptedEngine
 
     spec = checked_spec(spec)
-    return build_agent(spec, Resources({"": ScriptedEngine([])}))
+    tools = read_tools(spec.tools)
+    private = bool(spec.files) or bool(spec.index and not spec.index.startswith("web://"))
+    check_reach(tools, spec.tool_options, private=private)
+    stand_ins = [tool if isinstance(tool, FunctionTool) else _unopened(tool) for tool in tools]
+    return build_agent(spec, Resources({"": ScriptedEngine([])}, tools=stand_ins))
 
 
 @asynccontextmanager
 async def open_resources(spec: AgentSpec) -> AsyncIterator[Resources]:
     """The engines and the search of a spec, cached if it says so; closed afterwards."""
+    async with AsyncExitStack() as stack:
+        opened = _open_search(spec)
+        stack.callback(close_search, opened)
+        tools = await stack.enter_async_context(open_tools(spec.tools, spec.tool_options))
+        yield await stack.enter_async_context(_on_models(spec, opened, tools))  # last: they may take long to load
+
+
+@asynccontextmanager
+async def _on_models(spec: AgentSpec, search: Search | None, tools: Sequence[FunctionTool]) -> AsyncIterator[Resources]:
     from ..telemetry import exporting
 
-    opened = search = _open_search(spec)  # before the model, which may take half a minute to load
-    try:
-        engines = open_engines(spec.model, spec.engine)
-    except BaseException:
-        close_search(opened)
-        raise
+    engines = open_engines(spec.model, spec.engine)
     owned = list({id(engine): engine for engine in engines.values()}.values())
     cache = _open_cache(spec.cache) if spec.cache else None
     if cache is not None:
@@ -168,11 +186,10 @@ async def open_resources(spec: AgentSpec) -> AsyncIterator[Resources]:
             search = CachedSearch(search, cache, max_age=DAY if is_web(search) else None)
     try:
         with exporting():
-            yield Resources(engines, search, cache)
+            yield Resources(engines, search, cache, tools)
     finally:
         for engine in owned:
             await engine.close()
-        close_search(opened)
         if cache is not None:
             cache.close()
 
@@ -183,11 +200,14 @@ def build_agent(spec: AgentSpec, resources: Resources) -> System[Any]:
 
     system = get(spec.system)
     if not system.uses_tools and resources.search is not None:  # with tools, the run itself keeps to its scope
-        _check_egress(spec.tools, resources.search)
+        _check_egress(spec.tool_options, resources.search)
     shared, decoding = split_shared(system, spec.shared)
     settings = {**shared, **_settings(spec, system)}
     sampling = spec.sampling if isinstance(spec.sampling, Sampling) else replace(decoding, **spec.sampling)
-    more = {"tools": spec.tools.checked(), "cache": resources.cache} if system.uses_tools else {}
+    more: dict[str, Any] = {"cache": resources.cache} if system.uses_tools else {}
+    tools = resources.tools if system.tool_roles or not spec.tools_optional else ()
+    if system.uses_tools or tools:
+        more |= {"tools": tools, "tool_options": spec.tool_options.checked()}
     return system(
         resources.engines,
         resources.search,
@@ -210,7 +230,7 @@ def _settings(spec: AgentSpec, system: type[System[Any]]) -> dict[str, Any]:
         settings.setdefault("k", spec.k)
     if system.uses_tools:
         for name in ("egress", "robots", "code_seconds"):
-            if (value := getattr(spec.tools, name)) is not None:
+            if (value := getattr(spec.tool_options, name)) is not None:
                 settings.setdefault(name, value)
     if spec.files:
         if not system.uses_tools:
@@ -242,7 +262,16 @@ def _attached(file: str) -> str:
 
 
 def _open_search(spec: AgentSpec) -> Search | None:
-    return open_search(spec.index, mode=spec.mode, tools=spec.tools) if spec.index else None
+    return open_search(spec.index, mode=spec.mode, tools=spec.tool_options) if spec.index else None
+
+
+def _unopened(place: McpPlace) -> FunctionTool:
+    """Stands for the tools of a server that is not asked yet."""
+
+    async def call(arguments: dict[str, Any]) -> str:
+        raise ToolError("it is not open")
+
+    return FunctionTool(place.short_name, "", {"type": "object"}, call)
 
 
 @functools.cache

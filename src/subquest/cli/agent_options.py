@@ -43,6 +43,13 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         help="what may leave the machine (systems with tools)",
     )
     agent.add_argument(
+        "--tools",
+        dest="tools.use",
+        action="append",
+        metavar="TOOL",
+        help="a tool of your own: mcp:COMMAND, mcp:http://HOST/PATH or path.py:function; repeatable",
+    )
+    agent.add_argument(
         "--prompts",
         metavar="SET|FOLDER",
         help="full or compact (default: the model's), or a folder of prompt files",
@@ -122,9 +129,9 @@ def spec_from(args: argparse.Namespace, config: Config | None = None) -> AgentSp
     return AgentSpec.from_config(config or config_from(args), **more)
 
 
-def refuse_no_index(system: str, index: str | None) -> None:
-    """Refuse to ask a system that searches if there is nothing to search."""
-    if problem := _no_index([system], index):
+def refuse_no_index(spec: AgentSpec) -> None:
+    """Refuse to ask a system that searches if there is nothing to search, and no file or tool to find it by instead."""
+    if not spec.files and not spec.tools and (problem := _no_index([spec.system], spec.index)):
         raise UsageError(problem)
 
 
@@ -153,6 +160,13 @@ def warn_of_untrained(systems: Sequence[str], model: str | Mapping[str, str] | N
     reasons = [reason for name in systems if (reason := untrained_embedded(name))]
     if reasons and model in (None, "embedded", "smollm2"):
         print(f"subquest: {reasons[0]}: give a stronger one with --model", file=sys.stderr)
+
+
+def warn_of_untrained_tools(spec: AgentSpec) -> None:
+    """Say so where the embedded model is to call tools, which it has not learnt."""
+    if spec.tools and spec.model in ("embedded", "smollm2"):
+        print("subquest: the embedded model was not trained to call tools: give a stronger one with --model",
+              file=sys.stderr)  # fmt: skip
 
 
 def roles_from(args: argparse.Namespace) -> dict[str, RoleSpec]:

@@ -15,7 +15,14 @@ from ..errors import UsageError
 from ..events import Event
 from ..output_file import check_output, complete_file
 from ..record import STYLES
-from .agent_options import add_agent_options, config_from, refuse_no_index, spec_from, warn_of_untrained
+from .agent_options import (
+    add_agent_options,
+    config_from,
+    refuse_no_index,
+    spec_from,
+    warn_of_untrained,
+    warn_of_untrained_tools,
+)
 
 if TYPE_CHECKING:
     from ..assemble import AgentSpec
@@ -73,9 +80,9 @@ def run(args: argparse.Namespace) -> int:
     config = config_from(args)
     spec = spec_from(args, config).replace(style=config.style or "short")
     calibrations = read_calibrations(config.calibration) if config.calibration else None
-    if not spec.files:  # systems that take files have tools, the others are refused for it
-        refuse_no_index(spec.system, spec.index)
+    refuse_no_index(spec)
     warn_of_untrained([spec.system], spec.model)
+    warn_of_untrained_tools(spec)
 
     async def solve(listener: Any) -> Any:
         async with open_agent(spec) as agent:

@@ -21,6 +21,7 @@ from ..engine import Message, Sampling
 from ..errors import SubquestError, UsageError
 from ..masking import public
 from ..process import run_sync
+from .terminal import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="ask this model a tiny question in each mode, and say what works (nothing else)",
     )
+    parser.add_argument(
+        "--tools",
+        action="append",
+        metavar="TOOL",
+        help="list the tools of mcp:COMMAND, mcp:http://HOST/PATH or path.py:function (nothing else)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     if args.model is not None:
         checks = _probe(args.model)
+    elif args.tools:
+        checks = _list_tools(args.tools)
     else:
         checks = _all_checks() + ([_writes()] if args.really else [])
     checks = [replace(c, detail=public(c.detail)) for c in checks]
@@ -57,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         for c in checks:
             mark = "ok  " if c.ok else "MISS" if c.needed else "-   "
-            print(f"{mark} {c.name:<18} {c.detail}" + (f"\n       fix: {c.fix}" if c.fix and not c.ok else ""))
+            print(
+                f"{mark} {c.name:<18} {printable(c.detail)}" + (f"\n       fix: {c.fix}" if c.fix and not c.ok else "")
+            )
     return 0 if _well(checks) else 1
 
 
@@ -92,6 +103,7 @@ def _all_checks() -> list[Check]:
         _sandbox(),
         _module("web pages", "ssrfguard", "web-tools", "fetches pages behind a guard"),
         _web(config),
+        _module("MCP", "mcp", "mcp", "speaks to MCP servers, and is one"),
         _module("media", "rapidocr", "media", "reads images, sound and video"),
         _kernel(),
     ]
@@ -231,6 +243,23 @@ def _probe(model: str) -> list[Check]:
             finally:
                 await engine.close()
         return checks
+
+    return run_sync(ask())
+
+
+def _list_tools(given: list[str]) -> list[Check]:
+    """What each tool is called by a model, with its arguments and its description."""
+    from ..assemble.tools import open_tools
+    from ..protocol import TAGS
+    from ..tools.function_tool import with_unique_names
+
+    async def ask() -> list[Check]:
+        async with open_tools(given, load_config().tools) as tools:
+            named = with_unique_names(tools, TAGS)
+            return [
+                Check(t.name, True, f"{t.signature().removeprefix(t.name)} {' '.join(t.declared()[0].split())}".strip())
+                for t in named
+            ]
 
     return run_sync(ask())
 

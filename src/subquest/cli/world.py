@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="make|check|sample|site|plans|instruct")
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="make|check|sample|site|plans|instruct|retell"
+    )
 
     make = actions.add_parser("make", help="generate a world: corpus, questions, gold plans, facts")
     make.add_argument("--out", required=True, type=Path, help="folder to write into")
@@ -63,7 +65,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     instruct.add_argument("--out", required=True, type=Path, help="folder for questions.jsonl and traces-SYSTEM.jsonl")
     instruct.add_argument("--traces", default="", metavar="SYSTEM,…", help="also rewrite gold traces of these systems")
     instruct.add_argument("--limit", type=int, help="only so many questions")
-    for each in (make, check, sample, plans, instruct):
+
+    retell = actions.add_parser(
+        "retell", help="let a model write articles and questions in other words; keep all facts"
+    )
+    retell.add_argument("folder", type=Path, help="a world")
+    retell.add_argument("--model", required=True, help="who writes, as in ask --model")
+    retell.add_argument("--out", required=True, type=Path, help="folder for the retold world")
+    retell.add_argument("--seed", type=int, default=0, help="of the model's choices (default 0)")
+    retell.add_argument("--minutes", type=float, help="stop after this time; what is left stays as it was")
+    retell.add_argument("--concurrency", type=int, default=64, help="calls to the model at once (default 64)")
+    for each in (make, check, sample, plans, instruct, retell):
         each.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -75,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
         "site": _site,
         "plans": _plans,
         "instruct": _instruct,
+        "retell": _retell,
     }
     return actions[args.action](args)
 
@@ -240,6 +253,38 @@ def _instruct(args: argparse.Namespace) -> int:
     else:
         for what, counts in report.items():
             print(f"{what}: {json.dumps(counts)}", file=sys.stderr)
+    return 0
+
+
+def _retell(args: argparse.Namespace) -> int:
+    from ..assemble import open_engine
+    from ..assemble.engines import EngineOptions
+    from ..paperwork.retelling import Retold, retell
+
+    if args.concurrency < 1:
+        raise UsageError("--concurrency must be at least 1")
+    if args.minutes is not None and not args.minutes > 0:
+        raise UsageError("--minutes must be above 0")
+    if not (args.folder / "world.json").is_file():
+        raise UsageError(f"{args.folder} is not the folder of a world: it has no world.json (subquest world make)")
+
+    async def work() -> Retold:
+        engine = open_engine(args.model, EngineOptions(concurrency=args.concurrency), part="writer")
+        try:
+            seconds = None if args.minutes is None else args.minutes * 60
+            how = {"seed": args.seed, "concurrency": args.concurrency}
+            return await retell(engine, args.folder, args.out, seconds=seconds, **how)
+        finally:
+            await engine.close()
+
+    made = asyncio.run(work())
+    report = {"articles": made.articles, "questions": made.questions, "refused": dict(made.refused)}
+    if args.json:
+        print(json.dumps(report))
+    else:
+        print(f"{made.articles} articles and {made.questions} questions retold in {args.out}", file=sys.stderr)
+        for reason, count in sorted(made.refused.items()):
+            print(f"{count:>7}  {reason}")
     return 0
 
 

@@ -184,6 +184,15 @@ def _musique(row: Row) -> Question:
     )
 
 
+def _squad(row: Row) -> Question:
+    """SQuAD's questions, each with the one paragraph that it was asked about."""
+    answers = row["answers"]
+    if isinstance(answers, list):
+        answers = [answer.get("text") if isinstance(answer, Mapping) else answer for answer in answers]
+    title = required_text(row, "title").replace("_", " ")
+    return _question(row, "question", answers, dataset="squad", hops=1, supporting_titles=(title,) if title else ())
+
+
 def _triviaqa(row: Row) -> Question:
     answer = row["Answer"]
     aliases = [answer.get("Value"), *(answer.get("Aliases") or []), *(answer.get("HumanAnswers") or [])]
@@ -327,6 +336,7 @@ class Format(NamedTuple):
 
 
 FORMATS: tuple[Format, ...] = (
+    Format("squad", frozenset({"question", "answers", "context", "title"}), _squad),
     Format("subquest", frozenset({"question", "answers"}), _subquest),
     Format("flashrag", frozenset({"question", "golden_answers"}), _flashrag),
     Format("verl", frozenset({"prompt", "reward_model"}), _verl),

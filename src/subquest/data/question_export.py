@@ -68,11 +68,15 @@ def write_questions(questions: Iterable[Question], path: str | Path, format: str
     path = Path(path)
     if format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; {suggest(format, FORMATS)}")
+    write_rows((FORMATS[format](question, index) for index, question in enumerate(questions)), path)
+
+
+def write_rows(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Writes rows as parquet or JSON lines, by the file's ending."""
     if not path.name.endswith(OUTPUTS):
         raise UsageError(f"{path}: cannot tell the format; known endings are {', '.join(OUTPUTS)}")
     if not path.parent.is_dir():
         raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
-    rows = (FORMATS[format](question, index) for index, question in enumerate(questions))
     with complete_file(path) as scratch:
         if path.suffix == ".parquet":
             _parquet(rows, scratch)

@@ -62,7 +62,7 @@ def iterate_questions(path: Path) -> Iterator[Question]:
 
 def _parsed_rows(path: Path) -> Iterator[tuple[int, Question | DataError]]:
     """Each row of a file by its number: the question in it, or what is wrong with it."""
-    for number, row in _rows(path):
+    for number, row in question_rows(path):
         found: Question | DataError
         try:
             if isinstance(row, DataError):
@@ -74,7 +74,8 @@ def _parsed_rows(path: Path) -> Iterator[tuple[int, Question | DataError]]:
         yield number, found
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Any]]:
+def question_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """The number and the values of each row of a file, in whatever format it was published."""
     name = path.name.removesuffix(".gz")
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
@@ -118,7 +119,17 @@ def _json_document(file: IO[str], path: Path) -> Iterator[tuple[int, Any]]:
         document = next((document[k] for k in ("Data", "data", "questions") if k in document), document)
     if not isinstance(document, list):
         raise DataError(f"{path}: expected a list of questions")
-    yield from enumerate(document, 1)
+    yield from enumerate((row for entry in document for row in _squad_rows(entry)), 1)
+
+
+def _squad_rows(entry: Any) -> Iterator[Any]:
+    """SQuAD's release nests questions in paragraphs and paragraphs in articles: each question as a row of its own."""
+    if not isinstance(entry, dict) or "paragraphs" not in entry or "question" in entry:
+        yield entry
+        return
+    for paragraph in entry["paragraphs"]:
+        for question in paragraph["qas"]:
+            yield {**question, "title": entry.get("title") or "", "context": paragraph["context"]}
 
 
 def _table(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:

@@ -35,6 +35,8 @@ class Action:
     closing: str | None = None
     quoted: bool = False
     """The argument is written as a JSON string."""
+    parameters: Mapping[str, Any] | None = None
+    """The JSON schema of all arguments if there may be several: they are then written as one JSON object."""
 
     def tag(self, argument: str) -> str:
         """The action as the system parses it."""
@@ -44,6 +46,9 @@ class Action:
 
     def declaration(self) -> dict[str, Any]:
         """The function in the form of the `tools` parameter."""
+        if self.parameters is not None:
+            function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+            return {"type": "function", "function": function}
         about = {"description": self.about} if self.about else {}
         return {
             "type": "function",
@@ -63,6 +68,8 @@ class Action:
         values = _read(arguments)
         if isinstance(values, str) and values.lstrip().startswith("{"):  # broken, or JSON in a JSON string
             values = _read(values)
+        if self.parameters is not None:  # no tag can stand in it
+            return json.dumps(values or {}, ensure_ascii=False).replace("<", "\\u003c")
         if isinstance(values, dict):
             values = values.get(self.argument, next(iter(values.values()), "") if len(values) < 2 else values)
         return values if isinstance(values, str) else json.dumps(values, ensure_ascii=False)

@@ -238,8 +238,12 @@ def write_peft_config(
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
-def write_gguf(lora: Lora, path: Path, shape: Shape, *, name: str = "", reordered: bool = True) -> None:
-    """Write an adapter for llama.cpp. `reordered=False` leaves the rows alone, for tests that show why it matters."""
+def write_gguf(
+    lora: Lora, path: Path, shape: Shape, *, name: str = "", eight_bit: bool = False, reordered: bool = True
+) -> None:
+    """Write an adapter for llama.cpp, as it is or in eight bits (Q8_0; half precision where rows are no multiple of its
+    blocks, as B's with a rank below 32). `reordered=False` leaves the rows alone, for tests that show why it matters.
+    """
     with gguf_writer(path, shape.architecture) as writer:
         writer.add_type("adapter")
         writer.add_string("adapter.type", "lora")
@@ -252,8 +256,17 @@ def write_gguf(lora: Lora, path: Path, shape: Shape, *, name: str = "", reordere
         for module, (a, b) in sorted(lora.pairs.items()):
             target = gguf_name(module)
             heads = _row_heads(target, shape) if reordered else None
-            writer.add_tensor(f"{target}.weight.lora_a", np.ascontiguousarray(a))
-            writer.add_tensor(f"{target}.weight.lora_b", np.ascontiguousarray(reorder(b, heads) if heads else b))
+            for part, matrix in (("lora_a", a), ("lora_b", reorder(b, heads) if heads else b)):
+                stored, kind = _in_eight_bits(matrix) if eight_bit else (np.ascontiguousarray(matrix), None)
+                writer.add_tensor(f"{target}.weight.{part}", stored, raw_dtype=kind)
+
+
+def _in_eight_bits(matrix: Array) -> tuple[Array, Any]:
+    gguf = _gguf()
+    kind = gguf.GGMLQuantizationType.Q8_0
+    if matrix.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
+        return np.ascontiguousarray(matrix, np.float16), None
+    return gguf.quants.quantize(np.ascontiguousarray(matrix, np.float32), kind), kind
 
 
 def read_gguf(path: Path, shape: Shape) -> Lora:
@@ -274,10 +287,16 @@ def read_gguf_pairs(path: Path) -> tuple[dict[str, tuple[Array, Array]], float]:
     halves: dict[str, dict[str, Array]] = {}
     for tensor in reader.tensors:
         weight, _, part = str(tensor.name).rpartition(".")
-        halves.setdefault(weight, {})[part] = np.asarray(tensor.data)
+        halves.setdefault(weight, {})[part] = _plain(tensor)
     if alpha is None or any(half.keys() != {"lora_a", "lora_b"} for half in halves.values()):
         raise DataError(f"{path} is not a LoRA adapter in GGUF form; make one with `subquest model adapter convert`")
     return {weight: (half["lora_a"], half["lora_b"]) for weight, half in halves.items()}, float(alpha.contents())
+
+
+def _plain(tensor: Any) -> Array:
+    """The numbers of a tensor, unpacked where they are quantised."""
+    data = np.asarray(tensor.data)
+    return data if data.dtype in (np.float16, np.float32) else _gguf().quants.dequantize(data, tensor.tensor_type)
 
 
 def prompt_set_of(place: Path) -> str:

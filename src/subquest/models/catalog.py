@@ -204,8 +204,3 @@ def cache_folder() -> Path:
     if chosen:
         return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "subquest"
-
-
-def megabytes(size: float) -> str:
-    """A size as people read it: `98 MB`, `1.1 GB`."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"

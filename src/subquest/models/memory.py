@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ..download.sizes import megabytes
 from ..errors import UsageError
-from .catalog import MODELS, megabytes
+from .catalog import MODELS
 
 
 def available_memory() -> int | None:

@@ -220,7 +220,7 @@ class _Values:
             return f"{self._currency}{s.between(3, 980) * s.pick((10, 50, 100, 250)) + s.pick((0, 0, 5, 40)):,}"
         if relation.name == "extension":
             return str(s.between(2100, 8999))
-        return str(s.between(21, 99) if "days" in relation.name else s.between(140, 1990))
+        return f"{s.between(21, 99) if 'days' in relation.name else s.between(140, 4990):,}"
 
 
 def _capitals(sector: str) -> str:

@@ -31,7 +31,7 @@ _HEAD = 2048
 
 
 def sniff(content: bytes, name: str = "", content_type: str = "") -> str:
-    """pdf, docx, xlsx, pptx, zip, gzip, ole, html, csv, json, text, image, audio, video or binary."""
+    """pdf, docx, xlsx, pptx, zip, tar, gzip, ole, html, csv, json, text, image, audio, video or binary."""
     return sniff_file(io.BytesIO(content), name, content_type)
 
 
@@ -50,6 +50,8 @@ def sniff_file(file: BinaryIO, name: str = "", content_type: str = "") -> str:
         return "audio" if head[8:11] == b"M4A" else "image" if head[8:12] in (b"avif", b"heic") else "video"
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
         return _office_kind(file)
+    if head[257:262] == b"ustar":
+        return "tar"
     suffix = _SUFFIXES.get(name.split("?")[0].rpartition(".")[2].lower(), "")
     if b"%PDF-" in head[:1024] and not suffix:  # PDF readers accept bytes before it
         return "pdf"

@@ -110,6 +110,9 @@ def _png(bitmap: Any) -> bytes:
     return out
 
 
+_CLOSING = frozenset(".,;:!?)]\"'”’»")
+
+
 def _marks(page: Any, quote: str) -> list[tuple[float, float, float, float]]:
     """Where a quote stands, a rectangle for each line; none if it is not on the page word for word.
 
@@ -131,6 +134,8 @@ def _marks(page: Any, quote: str) -> list[tuple[float, float, float, float]]:
     if found < 0:
         return []
     first, last = places[found], places[found + len(wanted) - 1]
+    while last + 1 < words.count_chars() and chr(raw.FPDFText_GetUnicode(words, last + 1)) in _CLOSING:
+        last += 1
     marks = []
     for number in range(words.count_rects(first, last - first + 1)):
         left, bottom, right, top = words.get_rect(number)

@@ -29,6 +29,8 @@ class IndexedFile(NamedTuple):
     passages: int
     pages: int
     """0 if it has none, or where some have no text: `note` then tells their number."""
+    empty_pages: int
+    """Pages without text."""
     note: str
     """What a user should know about it."""
     wrong: str
@@ -93,7 +95,7 @@ class Files:
         if not os.path.exists(path) and kept.is_file():  # the index was moved, and the file with it
             path, source = str(kept), str(kept.parent)
         pages = 0 if empty_pages else _page(db, last)
-        return IndexedFile(name, path, source, hash_ or "", passages, pages, note or "", wrong or "")
+        return IndexedFile(name, path, source, hash_ or "", passages, pages, empty_pages or 0, note or "", wrong or "")
 
 
 def _page(db: sqlite3.Connection, number: int | None) -> int:

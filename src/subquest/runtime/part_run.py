@@ -24,6 +24,7 @@ class PartRun(Run):
             Limits(),
             whole._seed,
             additions=whole._additions,
+            tools=whole.tools,
         )
         self.budget = whole.budget
         self.errors = whole.errors

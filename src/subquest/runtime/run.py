@@ -21,6 +21,7 @@ from ..retrieval.search import Search
 from .barrier import Barrier
 from .context import Context, RoleSetup
 from .evidence import Finding
+from .given_tools import GivenTools
 from .rendering import hit_data
 from .window import Opening, Shown, Transcript, missing_tokens, remove_documents
 
@@ -59,8 +60,9 @@ class Run:
         seed: int | None = None,
         *,
         additions: Mapping[str, str] | None = None,
+        tools: GivenTools | None = None,
     ) -> None:
-        """`additions` are lines to append to the instructions of a role."""
+        """`additions` are lines to append to the instructions of a role; `tools` are those that the user brings."""
         self.question = question
         self.events = events
         self.budget = Budget("the episode", limits)
@@ -76,6 +78,7 @@ class Run:
         self._search = search
         self._seed = seed
         self._additions = additions or {}
+        self.tools = tools
         self._barrier = Barrier(question.question)
         self._opened: dict[str, int] = {}
         """How many contexts were opened below each, by its id."""

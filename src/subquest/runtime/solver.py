@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from ..errors import UsageError
 from ..events import Event, Listener, TextListener
+from ..notebook import progress
 from ..process import run_sync
 from ..record import Episode, Question, Style, checked_question
 
@@ -28,8 +29,10 @@ class Solver:
         raise NotImplementedError(f"{type(self).__name__} does not define solve()")
 
     def ask(self, question: str | Question, *, seed: int | None = None, style: Style | None = None) -> Episode:
-        """`solve`, for synchronous callers."""
-        return run_sync(self.solve(question, seed=seed, style=style))
+        """`solve`, for synchronous callers; notebooks show its progress."""
+        shown = progress()
+        listener, watch = (shown.add, shown.watch) if shown else (None, None)
+        return run_sync(self.solve(question, seed=seed, style=style, listener=listener), watch)
 
     async def solve_many(
         self, questions: Iterable[str | Question], *, concurrency: int = 8, seed: int | None = None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -20,10 +21,17 @@ from ..engine.actions import Action, CallsTools
 from ..errors import OutsideError, UsageError
 from ..events import SCHEMA_VERSION, EventLog, Listener, TextListener
 from ..limits import Limits
+from ..protocol import TAGS as PROTOCOL_TAGS
 from ..record import STYLES, Document, Episode, Question, Style, checked_question
 from ..retrieval.search import Search
+from ..tools.egress import Egress
+from ..tools.function_tool import FunctionTool, from_function, with_unique_names
+from ..tools.tool_options import ToolOptions
+from ..tools.websearch import is_web
 from .context import LimitReached, RoleSetup
 from .evidence import Finding, Support, support_of
+from .given_tools import TAGS, Form, GivenTools
+from .given_tools import actions as tool_actions
 from .prompts import SETS, Prompts, PromptSet, folder_beside, prompt_set_of
 from .report_writer import ROLES as REPORT_ROLES
 from .report_writer import ReportWriter
@@ -69,7 +77,11 @@ class System(Solver, Generic[S]):
     stand_ins: ClassVar[Mapping[str, str]] = {}
     """Roles that run as another role does unless they are given something of their own."""
     uses_tools: ClassVar[bool] = False
-    """Whether it takes `tools` and a `cache` for them (`tool_system.ToolSystem`)."""
+    """Whether it searches the web, opens pages and runs code, with a `cache` for them (`tool_system.ToolSystem`)."""
+    tool_roles: ClassVar[tuple[str, ...]] = ()
+    """The roles that can call tools that the user brings."""
+    tool_form: ClassVar[Form] = TAGS
+    """How they write calls."""
     prompt_roles: ClassVar[Mapping[str, str]] = {}
     """The role that reads a prompt whose name does not begin with the role's."""
     reads: ClassVar[bool] = True
@@ -89,12 +101,15 @@ class System(Solver, Generic[S]):
         abstain: bool = False,
         votes: int = 1,
         style: Style = "short",
+        tools: Sequence[FunctionTool | Callable[..., Any]] = (),
+        tool_options: ToolOptions | None = None,
         **settings: Any,
     ) -> None:
         """`prompts` is a prompt set, `full` or `compact` (instead of each model's own), or a folder with prompt files
         that replace single ones. `abstain` allows the answer "unknown", which ends the episode as abstained and without
         an answer. With `votes` above 1, a question is answered up to that many times and the majority decides.
-        `style` is how answers are written: in a few words, in a sentence with a citation, or as a report.
+        `style` is how answers are written: in a few words, in a sentence with a citation, or as a report. `tools` are
+        functions that its roles can call; `tool_options` is the section `[tools]` of subquest.toml.
         """
         if not 1 <= votes <= MOST_VOTES:
             raise UsageError(f"votes must be from 1 to {MOST_VOTES:,}, not {votes}")
@@ -104,6 +119,8 @@ class System(Solver, Generic[S]):
         self.votes = votes
         self.style = self._checked_style(style)
         self.settings: S = self._read_settings(preset, settings)
+        self.tool_options = tool_options or ToolOptions()
+        self._tools_given = self._read_tools(tools)
         self._samplings = sampling if isinstance(sampling, Mapping) else {"": sampling or type(self).sampling}
         self._limits = limits if isinstance(limits, Mapping) else {"": limits or Limits()}
         self._refuse_mistakes(search)
@@ -118,6 +135,12 @@ class System(Solver, Generic[S]):
     def actions(self) -> Mapping[str, Sequence[Action]]:
         """What each role can do, for `--protocol tools`; a role without an entry acts by its text alone."""
         return {}
+
+    @functools.cached_property
+    def tools(self) -> tuple[FunctionTool, ...]:
+        """The tools that the user brings, under names that no action of the system has."""
+        taken = {action.name for actions in self.actions().values() for action in actions}
+        return with_unique_names(self._tools_given, {*taken, *PROTOCOL_TAGS, "finish"})
 
     def shown(self, role: str, documents: Sequence[Document], tokens: int, **fields: str) -> Shown[list[Message]]:
         """The prompt of a role that reads documents, each cut to `tokens`; as many as fit into its window."""
@@ -188,7 +211,10 @@ class System(Solver, Generic[S]):
         addition = ""
         if isinstance(engine, RoleAware):
             engine = engine.for_role(role)
-        if isinstance(engine, CallsTools) and (actions := self.actions().get(role)):
+        actions = self.actions().get(role, ())
+        if role in self.tool_roles:
+            actions = (*actions, *tool_actions(self.tools, self.tool_form))
+        if isinstance(engine, CallsTools) and actions:
             addition = self.prompts.text("tools") if engine.calls_tools else ""
             engine = engine.with_actions(actions)
         sampling = _first(self._samplings, names) or type(self).sampling
@@ -221,7 +247,8 @@ class System(Solver, Generic[S]):
         events = EventLog(listener, episode=identifier, on_text=on_text)
         additions = {self._answering: self.prompts.text("abstain")} if self.abstain else {}
         limits = self._limits.get("", Limits())
-        run = Run(question, self.setup, self.search, events, limits, seed, additions=additions)
+        tools = GivenTools(self.tools, self.tool_options, self._egress()) if self.tools else None
+        run = Run(question, self.setup, self.search, events, limits, seed, additions=additions, tools=tools)
         settings = self.recorded_settings() | ({"style": style} if style != "short" else {})
         writer = ReportWriter(self.prompts, run, self.answer, self._support)
         events.emit(
@@ -293,6 +320,7 @@ class System(Solver, Generic[S]):
         """What an episode records about how it was answered."""
         settings = {**to_dict(self.settings), "prompts": self.prompt_set}
         settings |= {"abstain": True} if self.abstain else {}
+        settings |= {"tools": [tool.name for tool in self.tools]} if self.tools else {}
         return settings | ({"votes": self.votes} if self.votes > 1 else {})
 
     def _support(self, run: Run, answer: Answer) -> Support:
@@ -303,6 +331,20 @@ class System(Solver, Generic[S]):
             return Support(answer.evidence, bool(answer.evidence))
         everything = Finding("", "", "", list(run.documents.values()))
         return support_of(answer.text, run.question.question, answer.findings or [everything], answer.evidence)
+
+    def _egress(self) -> Egress:
+        """What calls of tools may send elsewhere; a run over a local index has private documents."""
+        private = self.search is not None and not is_web(self.search)
+        return Egress(self.tool_options.egress or "adaptive", private_documents=private)
+
+    def _read_tools(self, tools: Any) -> tuple[FunctionTool, ...]:
+        if not isinstance(tools, list | tuple):
+            raise UsageError(f"tools is a list of functions, not {tools!r:.80}; options of tools are `tool_options`")
+        if tools and not self.tool_roles:
+            raise UsageError(f"{self.name} has no role that calls tools; coda, react, react-tools and hira have")
+        if text := next((tool for tool in tools if isinstance(tool, str)), ""):
+            raise UsageError(f"{text!r:.80} is opened by open_agent: give it as AgentSpec(tools=[…])")
+        return tuple(tool if isinstance(tool, FunctionTool) else from_function(tool) for tool in tools)
 
     def _checked_style(self, style: Style) -> Style:
         if style not in STYLES:

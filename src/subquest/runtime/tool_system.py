@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ..engine import Engine, Sampling
 from ..retrieval.search import Search
 from ..tools import websearch
-from ..tools.tool_options import DAY, ToolOptions
+from ..tools.tool_options import DAY
+from .given_tools import TOKENS, Form
 from .run import Answer, Run
 from .system import System
 from .toolkit import Toolkit
@@ -46,6 +47,7 @@ class ToolSystem(System[T]):
     """
 
     uses_tools: ClassVar[bool] = True
+    tool_form: ClassVar[Form] = TOKENS
 
     Settings: ClassVar[type[Any]] = ToolSettings
     sampling: ClassVar[Sampling] = Sampling(max_tokens=2048, temperature=0.7, top_p=0.95, top_k=20)
@@ -57,17 +59,15 @@ class ToolSystem(System[T]):
         search: Search | None = None,
         *,
         web: Search | None = None,
-        tools: ToolOptions | None = None,
         cache: Cache | None = None,
         **options: Any,
     ) -> None:
-        """`tools` is the section `[tools]` of subquest.toml; `cache` keeps web pages and web searches."""
+        """`cache` keeps web pages and web searches."""
         if search is not None and websearch.is_web(search):
             web, search = web or search, None
         super().__init__(model, search, **options)
-        self.tools = tools or ToolOptions()
         self.cache = cache
-        self.web = web or self.tools.search()
+        self.web = web or self.tool_options.search()
         if self.web is not None and cache is not None:
             from ..cache import CachedSearch
 
@@ -79,13 +79,15 @@ class ToolSystem(System[T]):
             run,
             index=self.search,
             web=self.web,
-            tools=self.tools,
+            options=self.tool_options,
             cache=self.cache,
             scope=settings.egress,
             files=[place.strip() for place in settings.files.split(",") if place.strip()],
             robots=settings.robots,
             code_seconds=settings.code_seconds,
         )
+        if run.tools is not None:
+            run.tools.egress = kit.egress
         try:
             return await self.work(run, kit)
         finally:

@@ -67,14 +67,14 @@ class Toolkit:
         *,
         index: Search | None,
         web: Search | None,
-        tools: ToolOptions | None = None,
+        options: ToolOptions | None = None,
         cache: Cache | None = None,
         scope: str = "adaptive",
         files: Sequence[str] = (),
         robots: bool = True,
         code_seconds: float | None = None,
     ) -> None:
-        self._tools = tools or ToolOptions()
+        self._options = options or ToolOptions()
         self.run = run
         self.files: dict[str, Path] = {}
         """Files of the run by name: attached ones, and those that code has written."""
@@ -92,9 +92,9 @@ class Toolkit:
         self.failed_urls: set[str] = set()
         self._index = index
         self._web = web
-        self._fetcher = self._tools.fetcher(robots=robots, cache=cache)
+        self._fetcher = self._options.fetcher(robots=robots, cache=cache)
         self._reader = PageReader(self._fetcher)
-        self._limits = self._tools.code_limits
+        self._limits = self._options.code_limits
         if code_seconds is not None:
             self._limits = replace(self._limits, seconds=code_seconds)
         self._folder = Path(tempfile.mkdtemp(prefix="subquest-files-"))
@@ -261,7 +261,7 @@ class Toolkit:
         """Run Python for a context; variables and files stay for the whole run."""
         context.usage += Usage(tool_calls=1)
         try:
-            remote = self._tools.remote_sandbox
+            remote = self._options.remote_sandbox
             if remote and self.egress.closed:
                 raise EgressRefused(f"code cannot be sent to {remote} in this run: its egress scope is closed")
             result = await _in_time(context, self._python.run(source))
@@ -274,7 +274,7 @@ class Toolkit:
         return result
 
     def _new_sandbox(self) -> Interpreter:
-        remote = self._tools.remote_sandbox
+        remote = self._options.remote_sandbox
         return RemoteSandbox(remote, self._limits) if remote else Sandbox(self._limits, self._fetch)
 
     async def _fetch(self, url: str) -> Fetched:

@@ -24,6 +24,7 @@ from ..assemble import (
 )
 from ..assemble.search import close_search
 from ..assemble.suitability import unsuited
+from ..assemble.tools import open_tools
 from ..cache import Cache, CachedEngine
 from ..engine import Engine
 from ..errors import UsageError, suggest
@@ -32,6 +33,7 @@ from ..runtime.system import System
 from ..systems.registry import get as system_named
 from ..systems.registry import names as system_names
 from ..systems.registry import needs_search
+from ..tools.function_tool import FunctionTool
 from . import model_settings
 from .episode_view import Piece
 from .indexes import Indexes
@@ -56,6 +58,7 @@ class Agents:
         models: Mapping[str, Mapping[str, Engine]],
         indexes: Indexes,
         cache: Cache | None = None,
+        tools: Sequence[FunctionTool] = (),
     ) -> None:
         """The first system and the first model are the defaults. The spec's preset and settings are for its own system
         alone; the rest of it is for all systems."""
@@ -70,6 +73,7 @@ class Agents:
         self._opened: list[Engine] = []
         """Engines of models that were set on the page; episodes in progress may still use earlier ones."""
         self._cache = cache
+        self._tools = tools
         self.indexes = indexes
         self.replay_log: ReplayLog | None = None
         """Where episodes record the replies they got; without it they cannot be resumed."""
@@ -131,7 +135,7 @@ class Agents:
         system = self._known("system", system, self.systems)
         model = self._known("model", model, self.models)
         search = self.indexes.get(index)
-        if search is None and needs_search(system):
+        if search is None and needs_search(system) and not (self._tools and system_named(system).tool_roles):
             raise Problem(
                 400,
                 f"{system} searches, and there is no index here: add documents, or ask direct, which answers "
@@ -149,8 +153,8 @@ class Agents:
     def _build(self, system: str, model: str, engines: Mapping[str, Engine], search: Search | None) -> System[Any]:
         spec = self._spec.replace(prompts=self._prompts(model))
         if system != spec.system:
-            spec = spec.replace(system=system, preset="", settings={})
-        return build_agent(spec, Resources(engines, search, self._cache))
+            spec = spec.replace(system=system, preset="", settings={}, tools_optional=True)
+        return build_agent(spec, Resources(engines, search, self._cache, self._tools))
 
     @property
     def engine_options(self) -> EngineOptions:
@@ -205,16 +209,17 @@ async def open_agents(
     async with AsyncExitStack() as stack:
         searches: dict[str, Search] = {}
         for name, place in indexes.items():
-            searches[name] = open_search(place, mode=spec.mode, tools=spec.tools)
+            searches[name] = open_search(place, mode=spec.mode, tools=spec.tool_options)
             stack.callback(close_search, searches[name])
         models: dict[str, Mapping[str, Engine]] = {}
         cache: Cache | None = None
+        tools = await stack.enter_async_context(open_tools(spec.tools, spec.tool_options))
         for name, model in {"default": spec.model, **more_models}.items():
-            opened = await stack.enter_async_context(open_resources(spec.replace(model=model, index=None)))
+            opened = await stack.enter_async_context(open_resources(spec.replace(model=model, index=None, tools=())))
             models[name], cache = opened.engines, opened.cache
         order = [spec.system, *(name for name in system_names() if name != spec.system)]
         offered = Indexes(searches, settings.indexes, read_only=settings.read_only)
-        agents = Agents(spec, order, models, offered, cache)
+        agents = Agents(spec, order, models, offered, cache, tools)
         if settings.who_sets_model != "nobody":
             try:
                 agents.set_model(model_settings.load(settings.runs))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 from typing import Any
 
+from msgspec import to_builtins
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,7 +21,7 @@ from .compare import MAX_COMPARED, compare_runs
 from .episode_view import as_html
 from .jobs import Job
 from .replies import Json, Problem
-from .requests import AfterEvent, AfterStep, Ask, Paging, ReportFormat, RunNames, read_body, read_query
+from .requests import AfterEvent, AfterStep, Ask, MatrixPage, Paging, ReportFormat, RunNames, read_body, read_query
 from .run_library import ASKED
 from .sse import event_stream, live_events, stored_events
 from .state import State, state_of
@@ -249,6 +250,12 @@ async def runs(request: Request) -> Response:
 
 async def run(request: Request) -> Response:
     return Json(await asyncio.to_thread(state_of(request).library.run, request.path_params["run"]))
+
+
+async def matrix(request: Request) -> Response:
+    """The questions of a run with the answer of each system."""
+    query = to_builtins(read_query(request, MatrixPage))
+    return Json(await asyncio.to_thread(state_of(request).library.matrix, request.path_params["run"], **query))
 
 
 async def curves(request: Request) -> Response:

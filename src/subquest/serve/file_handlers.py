@@ -15,10 +15,10 @@ from ..readers.page_picture import page_picture
 from ..record import Document
 from ..retrieval import Index
 from ..retrieval.ingest import Report
-from .indexes import plain_name
+from .indexes import Indexes, plain_name
 from .kept_files import Upload, described, opened
 from .replies import Json, Problem
-from .requests import DocumentAround, FileList, FileName, NewFile, PageOfFile, read_query
+from .requests import Cited, DocumentAround, FileList, FileName, NewFile, PageOfFile, read_query
 from .search_handlers import problems_of
 from .state import state_of
 
@@ -64,6 +64,25 @@ def _shown(document: Document) -> dict[str, Any]:
     return {"id": document.id, "title": document.title, "text": document.text, "meta": dict(document.meta)}
 
 
+async def cited(request: Request) -> Response:
+    """The index that has a cited document: stored answers do not always say from where they cite."""
+    query, indexes = read_query(request, Cited), state_of(request).agents.indexes
+    return Json({"index": await asyncio.to_thread(_index_of, indexes, query)})
+
+
+def _index_of(indexes: Indexes, query: Cited) -> str:
+    holds = ""
+    for name in sorted(indexes.names, key=lambda name: name != query.index):
+        try:
+            found = indexes.local(name).index.get(query.id)
+        except Problem:  # it is on another server
+            continue
+        if found is not None and query.quote in found.text:
+            return name
+        holds = holds or (name if found is not None else "")
+    return holds
+
+
 async def page(request: Request) -> Response:
     """A page of the PDF from which a passage comes, as it looks, with the place of a quote."""
     query = read_query(request, PageOfFile)
@@ -87,14 +106,11 @@ async def listed(request: Request) -> Response:
     indexes, name = state_of(request).agents.indexes, request.path_params["index"]
     files = indexes.local(name).index.files
     total = await asyncio.to_thread(files.count, query.text)
-    found = await asyncio.to_thread(lambda: [*map(described, _some(files, query))])
+    rows = await asyncio.to_thread(files.listed, query.text, offset=query.offset, limit=query.limit)
+    found = await asyncio.to_thread(lambda: [described(file) for file in rows])
     state = indexes.reading(name)
     reading = {"name": state.name, "passages": state.passages} if state else None
     return Json({"total": total, "files": found, "reading": reading})
-
-
-def _some(files: Any, query: FileList) -> Any:
-    return files.listed(query.text, offset=query.offset, limit=query.limit)
 
 
 async def add(request: Request) -> Response:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from ..errors import DataError
+from ..readers.images import can_recognise
 from ..retrieval import Index
 from ..retrieval.files import KEPT, IndexedFile
 from ..retrieval.ingest import Found, Report, State, forget_files, ingest
@@ -154,12 +155,18 @@ def described(file: IndexedFile) -> dict[str, Any]:
         "bytes": size,
         "modified": modified,
         "state": _state(file),
-        "note": file.wrong or file.note,
+        "note": advice(file.wrong or file.note),
         "reachable": file.reachable,
     }
 
 
+def advice(problem: str) -> str:
+    """A problem of a file, with what a client can do about it instead of a command's option."""
+    where = "read it with OCR" if can_recognise() else "OCR is not installed on this server (subquest[media])"
+    return problem.replace("read it with --ocr", where)
+
+
 def _state(file: IndexedFile) -> str:
-    if file.wrong:
+    if file.wrong or file.empty_pages:
         return "partly" if file.passages else "failed"
     return ("read" if file.passages else "empty") if file.hash else "unfinished"

@@ -137,6 +137,14 @@ class RunList(msgspec.Struct):
     runs: list[Object]
 
 
+class Matrix(msgspec.Struct):
+    systems: list[str]
+    datasets: list[str]
+    total: int
+    counts: Annotated[Object, Meta(description="how many questions there are, by what `only` can be")]
+    rows: list[Object]
+
+
 class IndexList(msgspec.Struct):
     indexes: list[Object]
 
@@ -171,6 +179,10 @@ class DocumentInFile(StoredDocument):
     after: list[StoredDocument] = []
     more_before: Annotated[bool, Meta(description="whether there are more before those")] = False
     more_after: bool = False
+
+
+class IndexOf(msgspec.Struct):
+    index: Annotated[str, Meta(description="name of the index; empty if none has the document")]
 
 
 class FilePage(msgspec.Struct):

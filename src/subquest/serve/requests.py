@@ -144,6 +144,19 @@ class Paging(msgspec.Struct, frozen=True):
     text: Annotated[str, Meta(description="only episodes with this text in question or answer")] = ""
 
 
+class MatrixPage(msgspec.Struct, frozen=True):
+    """Which questions of an evaluation."""
+
+    offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+    only: Annotated[
+        Literal["", "wrong", "differs"],
+        Meta(description="those that a system got wrong, or that some systems got right and others wrong"),
+    ] = ""
+    text: Annotated[str, Meta(description="only those with this text in question or answers")] = ""
+    dataset: Annotated[str, Meta(description="only those of this set")] = ""
+
+
 class AfterEvent(msgspec.Struct, frozen=True):
     after: Annotated[Whole, Meta(description="only events after this one; Last-Event-ID takes precedence")] = -1
     text: Annotated[
@@ -166,6 +179,14 @@ class DocumentId(msgspec.Struct, frozen=True):
 class DocumentAround(msgspec.Struct, frozen=True):
     id: Annotated[str, Meta(description="of the document")]
     around: Annotated[int, Meta(ge=0, le=100, description="passages of the same file before and after it")] = 0
+
+
+class Cited(msgspec.Struct, frozen=True):
+    """A document that an answer cites."""
+
+    id: Annotated[str, Meta(description="of the document")]
+    quote: Annotated[str, Meta(max_length=10_000, description="what it must contain")] = ""
+    index: Annotated[str, Meta(description="where to look first")] = ""
 
 
 class PageOfFile(msgspec.Struct, frozen=True):

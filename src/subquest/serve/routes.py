@@ -169,6 +169,14 @@ OPERATIONS = (
         refuses=_MISSING,
     ),
     *_episode_operations("/api/runs/{run}/episodes"),
+    _get(
+        "/api/runs/{run}/questions",
+        episodes.matrix,
+        "Its questions with the answer of each system",
+        replies.Matrix,
+        query=requests.MatrixPage,
+        refuses=_MISSING,
+    ),
     _get("/api/indexes", searches.indexes, "Indexes", replies.IndexList),
     _post(
         "/api/indexes/{index}/search",
@@ -204,6 +212,7 @@ OPERATIONS = (
         refuses=(403, 409, 413, 507),
         status=201,
     ),
+    _get("/api/cited", files.cited, "Which index has a cited document", replies.IndexOf, query=requests.Cited),
     _get(
         "/api/indexes/{index}/page",
         files.page,

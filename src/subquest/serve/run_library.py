@@ -16,7 +16,9 @@ from ..metrics.confidence import Calibrations, likely
 from ..record import Episode, Question
 from ..runs import RunStore, Summary, runs_in
 from .episode_view import Pieces, episode_view, pieces_of_run, status_of, token_view
+from .question_matrix import question_matrix
 from .replies import Problem
+from .run_overview import Overviews
 
 ASKED = "asked"
 """The run of the questions that this server was asked."""
@@ -28,6 +30,7 @@ class RunLibrary:
 
     def __init__(self, folder: Path, calibrations: Calibrations | None = None) -> None:
         self._folder = folder
+        self._overviews = Overviews()
         self._calibrations = calibrations
 
     def paths(self) -> dict[str, Path]:
@@ -43,24 +46,15 @@ class RunLibrary:
             yield store
 
     def runs(self) -> list[dict[str, Any]]:
-        """A summary of each run, newest first; for a damaged run, what is wrong."""
-        out = []
-        for name in self.paths():
-            try:
-                with self.open(name) as store:
-                    out.append({"name": name, "created": store.created, **store.counts(), "settings": store.settings})
-            except UsageError as error:
-                out.append({"name": name, "created": 0.0, "error": str(error)})
-        return sorted(out, key=lambda run: -run["created"])
+        """A line for each run, newest first; for a damaged run, what is wrong."""
+        found = [self._overviews.get(name, path) for name, path in self.paths().items()]
+        return sorted(found, key=lambda run: -run["created"])
 
     def run(self, name: str) -> dict[str, Any]:
         """A run with its result table and its curves."""
         with self.open(name) as store:
             return {
-                "name": name,
-                "created": store.created,
-                **store.counts(),
-                "settings": store.settings,
+                **self._overviews.get(name, store.path),
                 "table": table(scored(store)),
                 "curves": self.curves(name)["curves"],
             }
@@ -166,6 +160,11 @@ class RunLibrary:
                 }
                 for summary in same[-MAX_SIBLINGS:]
             ]
+
+    def matrix(self, name: str, **wanted: Any) -> dict[str, Any]:
+        """A page of a run's questions with the answer of each system."""
+        with self.open(name) as store:
+            return question_matrix(store, **wanted)
 
     def curves(self, name: str, after: int = -1) -> dict[str, Any]:
         """The points of all curves after a step, and the number of episodes so far."""

@@ -21,6 +21,7 @@ from ..retrieval.search import Search
 from ..retrieval.writer import Changes
 from .batching import BatchedIndex
 from .indexes import Indexes
+from .kept_files import advice
 from .replies import Json, Problem
 from .requests import AddDocuments, BatchSearch, DocumentId, File, IndexSearch, Rerank, Retrieve, read_body, read_query
 from .requests import Search as SearchRequest
@@ -133,7 +134,8 @@ async def add_documents(request: Request) -> Response:
 
 def problems_of(report: Report) -> list[str]:
     """What could not be read, a line each."""
-    return [*map(str, report.problems), *(f"files of kind {suffix} are not read" for suffix in report.passed_over)]
+    problems = [advice(str(problem)) for problem in report.problems]
+    return [*problems, *(f"files of kind {suffix} are not read" for suffix in report.passed_over)]
 
 
 def _content(file: File) -> tuple[str, bytes]:

@@ -5,6 +5,7 @@ record = "searches.jsonl"                  answers of the web search are stored 
 allow_hosts = ["wiki.intern", "10.0.0.7:8080", "10.1.0.0/16"]
 ca = "intranet-ca.pem"                     certificates to trust beside the public ones
 sandbox_url = "http://sandbox:8080"        a remote /execute server instead of the local sandbox
+use = ["mcp:uvx mcp-server-time"]          tools of your own
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..codec import Count, NonNegative, Positive, Record
+from ..codec import AboveZero, Count, NonNegative, Positive, Record
 from ..errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from .fetch import Fetcher, FetchLimits
     from .sandbox import SandboxLimits
 
+CALLS = 50
+CALL_SECONDS = 60.0
 DAY = 86_400.0
 """Seconds for which web searches and pages are taken from the cache."""
 
@@ -47,6 +50,12 @@ class ToolOptions(Record):
     page_seconds: NonNegative | None = None
     page_delay: NonNegative | None = None
     """Seconds between two requests to one public host."""
+    use: tuple[str, ...] | None = None
+    """Tools of your own: MCP servers as `mcp:COMMAND` or `mcp:URL`, and Python functions as `path.py:name`."""
+    calls: Count | None = None
+    """Calls of your own tools in one question; default: 50."""
+    call_seconds: AboveZero | None = None
+    """Time of one such call; default: 60."""
     sandbox_url: str | None = None
     """A remote /execute server instead of the local sandbox; default: `SUBQUEST_SANDBOX_URL`."""
     code_seconds: NonNegative | None = None
@@ -106,6 +115,14 @@ class ToolOptions(Record):
     def remote_sandbox(self) -> str:
         """The address of the remote sandbox; empty for the local one."""
         return self.sandbox_url or os.environ.get("SUBQUEST_SANDBOX_URL", "")
+
+    @property
+    def most_calls(self) -> int:
+        return CALLS if self.calls is None else self.calls
+
+    @property
+    def seconds_per_call(self) -> float:
+        return self.call_seconds or CALL_SECONDS
 
     @property
     def page_limits(self) -> FetchLimits:

@@ -21,7 +21,7 @@ _YEAR = re.compile(r"(?<![\d,.])\d{4}(?![\d,.]\d)\b")
 _NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: (thousand|million|billion))?")
 _SCALE = {"": 1, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 
-SEVERAL = frozenset({"comparison", "bridge-comparison", "temporal", "superlative", "intersection"})
+SEVERAL = frozenset({"comparison", "bridge-comparison", "temporal", "superlative", "intersection", "sum", "difference"})
 """Question types whose answer is worked out from several results rather than being the last of them."""
 
 
@@ -50,6 +50,9 @@ def _worked_out(question: Question, facts: Sequence[Fact], results: Sequence[str
     if name == "best":
         values = [measure(result) for fact, result in zip(facts, results, strict=True) if fact.about]
         return _extreme(values, "min" if rest[0] == "min" else "max", answer)
+    if name in ("sum", "difference"):
+        values = [measure(results[int(n) - 1]) for n in rest]
+        return f"{(' + ' if name == 'sum' else ' - ').join(v.shown for v in values if v)} = {answer}"
     if name in ("pick", "order", "same", "years", "age"):
         first, second = (results[int(n) - 1] for n in rest[:2])
         if name == "same":

@@ -21,6 +21,7 @@ _REFERENCE = re.compile(r"#(\d+)")
 _WORD = re.compile(r"\w+")
 _ENTITY = re.compile(r"[A-Z0-9][\w'’.-]*(?:[ –-](?:of|the|and|for|in|on|de|to|a)?\s?[A-Z0-9][\w'’.-]*)*")
 _POSSESSIVE = re.compile(r"['’]s?(?!\w)")
+_CELL = re.compile(r"[^:;.]{1,40}: ")
 _NUMBER = re.compile(r"\d[\d,]*")
 _HOW_MANY = re.compile(r"how many\b", re.IGNORECASE)
 _QUESTION_WORDS = frozenset(
@@ -107,16 +108,32 @@ def _read_plain(fact: Fact, title: str, body: str) -> Found | None:
     asked = {_stem(word) for word in _WORD.findall(fact.task) if word.lower() not in _QUESTION_WORDS}
     names = [name for name in names_in(fact.task) if name not in title]
     best = (0.0, "")
-    for start, end in sentences(body):
-        sentence = body[start:end]
+    rows = table_rows(body)
+    for sentence in rows or _sentences(body):
         named = any(name in sentence or name.split()[-1] in sentence for name in names)
         # an article about the answer names it everywhere: there the sentence must name whom the task asks about
         if not named if fact.answer in title and names else not _states(sentence, fact.answer):
+            continue
+        if rows and names and not named:  # a value in the row of something else
             continue
         words = {_stem(word) for word in _WORD.findall(sentence)}
         score = 1 + named + contains_answer(sentence, fact.answer) + len(words & asked) / max(len(asked), 1)
         best = max(best, (score, sentence))
     return Found(best[1].strip(), fact.answer) if best[1] else None
+
+
+def _sentences(body: str) -> list[str]:
+    return [body[start:end].strip() for start, end in sentences(body)]
+
+
+def table_rows(body: str) -> list[str]:
+    """The rows of a table as passages have them, `Name: Ana; Town: Pell`, each beginning with the first column; none
+    where the text is no table."""
+    first = _CELL.match(body)
+    if first is None or "; " not in body:
+        return []
+    starts = [found.start() for found in re.finditer(rf"(?:^|(?<=\s)){re.escape(first[0])}", body)]
+    return [body[a:b].strip() for a, b in zip(starts, [*starts[1:], len(body)], strict=True)] if starts[1:] else []
 
 
 def _states(sentence: str, answer: str) -> bool:
@@ -128,13 +145,13 @@ def _states(sentence: str, answer: str) -> bool:
 
 
 def _read_list(fact: Fact, body: str) -> Found | None:
-    spans = [(body[start:end].strip(), start) for start, end in sentences(body)]
-    whole = [s for s, _ in spans if all(item in s for item in fact.items)]
+    told = table_rows(body) or _sentences(body)
+    whole = [s for s in told if all(item in s for item in fact.items)]
     if whole:
         note = whole[0]
     else:
         missing, parts = set(fact.items), []
-        for sentence, _ in spans:
+        for sentence in told:
             seen = {item for item in missing if item in sentence}
             if seen:
                 parts.append(sentence)

@@ -216,8 +216,8 @@ def logprobs_of(
     for chosen in bins:
         part = batch.select(chosen)
         assert part.places is not None
-        part = part.sharing() if share else part
-        found.append((part.places, policy(part.to(device), temperature=temperature, merged=merged).logprobs))
+        going = part.sharing() if share else part
+        found.append((part.places, policy(going.to(device), temperature=temperature, merged=merged).logprobs))
     for _ in range(missing):  # a sharded policy computes on all processes at once
         policy(batch.select(bins[-1]).to(device), temperature=temperature)
     for places, logprobs in found:

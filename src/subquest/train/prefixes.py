@@ -38,8 +38,8 @@ class Distinct:
     packing: Packing
 
     def to(self, device: torch.device | str) -> Distinct:
-        moved = (to_device(t, device) for t in (self.token_ids, self.positions, self.where))
-        return Distinct(*moved, self.packing.to(device))
+        token_ids, positions, where = (to_device(t, device) for t in (self.token_ids, self.positions, self.where))
+        return Distinct(token_ids, positions, where, self.packing.to(device))
 
 
 def share_prefixes(token_ids: Tensor, lengths: Tensor, *, fill: int = 0) -> Distinct | None:

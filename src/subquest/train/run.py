@@ -179,7 +179,7 @@ class TrainRun:
         for episode in episodes:
             if episode.id not in self._kept:
                 self._kept.add(episode.id)
-                answer = score_answer(episode.answer, episode.question.answers)
+                answer = score_answer(episode.stated_answer, episode.question.answers)
                 self._store.add_episode(episode, attempt=step, scores={"em": answer.em, "f1": answer.f1})
 
     def save_best(self, policy: Policy, figures: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { save } from "../api";
 import { percent } from "../format";
+import { link } from "../router";
 import { signs, sourceOf, type Trace } from "../trace";
 import type { Evidence, Report } from "../types";
 import { cite, Marked, Notice } from "./common";
@@ -19,6 +20,8 @@ export function Answer(props: {
   forced?: boolean;
   ending: string;
   trace: Trace;
+  /** The index it was asked of; without one, as in an exported trace, documents cannot be opened. */
+  index?: string;
   folded?: boolean;
 }) {
   const [open, setOpen] = useState(!props.folded);
@@ -63,7 +66,7 @@ export function Answer(props: {
       {open && quotes > 0 && (
         <ol class="evidence">
           {props.evidence.map((one, i) => (
-            <Quote key={i} number={i + 1} evidence={one} trace={props.trace} />
+            <Quote key={i} number={i + 1} evidence={one} trace={props.trace} index={props.index} />
           ))}
         </ol>
       )}
@@ -101,7 +104,7 @@ export function Sections(props: { texts: string[] }) {
   );
 }
 
-function Quote(props: { number: number; evidence: Evidence; trace: Trace }) {
+function Quote(props: { number: number; evidence: Evidence; trace: Trace; index?: string }) {
   const [open, setOpen] = useState(false);
   const { evidence } = props;
   const source = useMemo(() => sourceOf(props.trace, evidence), [props.trace, evidence]);
@@ -117,6 +120,11 @@ function Quote(props: { number: number; evidence: Evidence; trace: Trace }) {
         </span>
         {source && <span class="opens" aria-hidden="true">{open ? "Hide" : "In its document"}</span>}
       </button>
+      {props.index != null && !evidence.place?.url && (
+        <a class="cited" href={link(["document"], { id: evidence.id, quote: evidence.quote, index: props.index })}>
+          Open document<span class="hidden"> of quotation {props.number}</span>
+        </a>
+      )}
       {open && source && (
         <div class="source">
           <Marked text={source.text} start={source.start} end={source.start + signs(evidence.quote)} />

@@ -100,6 +100,7 @@ export function Watch(props: { id: string; narrow?: boolean; past?: boolean; onO
           forced={episode?.forced}
           ending={episode?.stop_reason ?? status}
           trace={trace}
+          index={episode?.question.meta?.index ?? ""}
         />
       )}
       {(episode?.errors ?? []).map((failure, i) => (

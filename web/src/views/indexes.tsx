@@ -2,8 +2,10 @@ import { useState } from "preact/hooks";
 import { get, post } from "../api";
 import { bytes, count, plural } from "../format";
 import { cite, Marked, Notice, Select, useLoaded } from "../parts/common";
+import { DropFiles } from "../parts/drop";
+import { Uploads, useUploads } from "../parts/uploads";
+import { link } from "../router";
 import type { About, Hit, IndexInfo } from "../types";
-import { ACCEPTED, upload } from "../upload";
 
 export function Indexes(props: { about: About; onChange: () => void }) {
   const { data, error, reload } = useLoaded(() => get<{ indexes: IndexInfo[] }>("/api/indexes"), []);
@@ -13,11 +15,17 @@ export function Indexes(props: { about: About; onChange: () => void }) {
   return (
     <div class="page wide">
       <h1>Indexes</h1>
-      {data.indexes.length === 0 && <Notice>There is no index yet. Add documents below to make one.</Notice>}
+      {data.indexes.length === 0 && (
+        <Notice>
+          {props.about.read_only
+            ? <span>There is no index, and this server accepts no documents. Start it with <code>--index docs.sq</code>.</span>
+            : "There is no index yet. Add documents below to make one."}
+        </Notice>
+      )}
       <ul class="tiles">
         {data.indexes.map((index) => (
           <li key={index.name}>
-            <b>{index.name}</b>
+            {index.remote ? <b>{index.name}</b> : <a href={link(["indexes", index.name])}><b>{index.name}</b></a>}
             {index.remote ? (
               <span>a search server elsewhere</span>
             ) : (
@@ -33,6 +41,7 @@ export function Indexes(props: { about: About; onChange: () => void }) {
       {local.length > 0 && <Search indexes={local} />}
       {!props.about.read_only && (
         <Add
+          about={props.about}
           names={local.map((index) => index.name)}
           onAdded={() => {
             reload();
@@ -46,7 +55,8 @@ export function Indexes(props: { about: About; onChange: () => void }) {
 
 type Found = { mode: string; hits?: Hit[]; error?: Error };
 
-function Search(props: { indexes: IndexInfo[] }) {
+/** A search in every mode that the index has. */
+export function Search(props: { indexes: IndexInfo[] }) {
   const [name, setName] = useState(props.indexes[0]!.name);
   const [query, setQuery] = useState("");
   const [found, setFound] = useState<Found[]>([]);
@@ -80,7 +90,7 @@ function Search(props: { indexes: IndexInfo[] }) {
       >
         <div class="row">
           <input class="grow" type="search" aria-label="Query" placeholder="What to look for" value={query} onInput={(e) => setQuery(e.currentTarget.value)} />
-          <Select label="Index" value={index.name} options={props.indexes.map((one) => one.name)} onChange={setName} />
+          {props.indexes.length > 1 && <Select label="Index" value={index.name} options={props.indexes.map((one) => one.name)} onChange={setName} />}
           <button class="primary" type="submit">Search</button>
         </div>
       </form>
@@ -89,14 +99,20 @@ function Search(props: { indexes: IndexInfo[] }) {
           <div key={mode}>
             <h3>{mode}</h3>
             {error && <Notice error={error} />}
-            {hits?.length === 0 && <Notice>Nothing found.</Notice>}
-            {hits?.map((hit) => (
-              <article key={hit.id} class="passage">
-                <h4>{hit.title || hit.id} <small>{hit.score.toFixed(3)}</small></h4>
-                <p><Marked text={hit.text} start={hit.highlight?.start ?? 0} end={hit.highlight?.end ?? 0} /></p>
-                <code>{hit.id}</code> <small>{cite("", hit.meta)}</small>
-              </article>
-            ))}
+            {hits?.length === 0 && <Notice>Nothing found. Try other words, or fewer.</Notice>}
+            {hits?.map((hit) => {
+              const { start = 0, end = 0 } = hit.highlight ?? {};
+              return (
+                <article key={hit.id} class="passage">
+                  <h4>
+                    <a href={link(["document"], { id: hit.id, index: index.name, quote: [...hit.text].slice(start, end).join("") })}>{hit.title || hit.id}</a>
+                    <small>{hit.score.toFixed(3)}</small>
+                  </h4>
+                  <p><Marked text={hit.text} start={start} end={end} /></p>
+                  <code>{hit.id}</code> <small>{cite("", hit.meta)}</small>
+                </article>
+              );
+            })}
           </div>
         ))}
       </div>
@@ -104,67 +120,53 @@ function Search(props: { indexes: IndexInfo[] }) {
   );
 }
 
-function Add(props: { names: string[]; onAdded: () => void }) {
+function Add(props: { about: About; names: string[]; onAdded: () => void }) {
   const [name, setName] = useState("");
   const [files, setFiles] = useState<File[]>([]);
   const [text, setText] = useState("");
-  const [state, setState] = useState<{ said?: string; error?: Error; busy?: boolean }>({});
-  const [over, setOver] = useState(false);
+  const uploading = useUploads(props.onAdded);
 
-  async function add() {
-    setState({ busy: true });
-    try {
-      const target = name.trim() || "documents";
-      const done = await upload(target, files, text);
-      const said = `${plural(done.added, "passage")} added to ${target}${done.updated ? `, ${done.updated} updated` : ""}.`;
-      setState({ said: [said, ...done.problems].join(" ") });
-      setFiles([]);
-      setText("");
-      props.onAdded();
-    } catch (error) {
-      setState({ error: error as Error });
-    }
+  function add() {
+    const note = text.trim() ? [new File([text], `note-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}.txt`)] : [];
+    uploading.add(name.trim() || "documents", [...files, ...note]);
+    setFiles([]);
+    setText("");
   }
 
   return (
     <section>
       <h2>Add documents</h2>
       <form
-        class={`composer ${over ? "dropping" : ""}`}
+        class="composer"
         onSubmit={(e) => {
           e.preventDefault();
-          void add();
-        }}
-        onDragOver={(e) => {
-          e.preventDefault();
-          setOver(true);
-        }}
-        onDragLeave={() => setOver(false)}
-        onDrop={(e) => {
-          e.preventDefault();
-          setOver(false);
-          setFiles([...files, ...(e.dataTransfer?.files ?? [])]);
+          add();
         }}
       >
+        <DropFiles onFiles={(more) => setFiles([...files, ...more])} />
         <label class="hidden" for="text">Text</label>
-        <textarea id="text" rows={3} placeholder="Paste a text, or drop files here: text, Markdown, PDF, Word, Excel, PowerPoint, HTML, JSON lines" value={text} onInput={(e) => setText(e.currentTarget.value)} />
-        {files.length > 0 && <p class="facts">{files.map((file) => <span key={file.name} class="chip">{file.name} <i>{bytes(file.size)}</i></span>)}</p>}
+        <textarea id="text" rows={1} placeholder="Or paste a text" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+        {files.length > 0 && (
+          <p class="facts">
+            {files.map((file, i) => (
+              <span key={i} class="chip">
+                {file.name} <i>{bytes(file.size)}</i>
+                <button type="button" aria-label={`Leave out ${file.name}`} onClick={() => setFiles(files.filter((other) => other !== file))}>×</button>
+              </span>
+            ))}
+          </p>
+        )}
         <div class="row">
-          <label class="quiet button">
-            Choose files
-            <input class="hidden" type="file" multiple accept={ACCEPTED} onChange={(e) => setFiles([...files, ...(e.currentTarget.files ?? [])])} />
-          </label>
           <label class="select">
             <span>Into</span>
             <input list="names" placeholder="documents" value={name} aria-label="Name of the index" onInput={(e) => setName(e.currentTarget.value)} />
             <datalist id="names">{props.names.map((one) => <option key={one} value={one} />)}</datalist>
           </label>
           <span class="grow" />
-          <button class="primary" type="submit" disabled={state.busy || (!files.length && !text.trim())}>Add</button>
+          <button class="primary" type="submit" disabled={!files.length && !text.trim()}>Add</button>
         </div>
       </form>
-      {state.error && <Notice error={state.error} />}
-      {state.said && <Notice>{state.said}</Notice>}
+      <Uploads uploading={uploading} ocr={props.about.ocr} known={props.names} />
     </section>
   );
 }

@@ -130,6 +130,7 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
             forced={episode.forced}
             ending={episode.stop_reason ?? episode.status}
             trace={trace}
+            index={props.given ? undefined : (episode.question.meta?.index ?? "")}
             folded
           />
         )}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tarfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -117,6 +118,8 @@ class FileReader:
                 yield from self._packed(cast("BinaryIO", GzipReader(file)), name, meta, contents, budget)
         elif kind == "zip":
             yield from self._members(file, name, meta, contents, budget)
+        elif kind == "tar":
+            yield from self._tar_members(file, name, meta, contents, budget)
         elif kind == "ole":
             raise DataError(_OLE)
         elif kind in MEDIA or kind == "binary":
@@ -166,30 +169,67 @@ class FileReader:
             for member in archive.infolist():
                 if member.is_dir() or member.filename in excluded:
                     continue
-                if _hidden(member.filename):
-                    self.passed_over["hidden"] += 1
-                    continue
-                plain = member.filename.encode("utf-8", "backslashreplace").decode()
-                seen[plain] = times = seen.get(plain, 0) + 1
-                inside = f"{name}/{plain}" if times == 1 else f"{name}/{plain} ({times})"
-                own = {**meta, "file": meta.get("file", name)}
-                own["member"] = f"{meta['member']}/{plain}" if "member" in meta else plain
-                try:
+                with self._inside(name, member.filename, meta, seen, contents) as (inside, own):
+                    if own is None:
+                        continue
                     refuse_growth(member, budget.limits.ratio)
                     with archive.open(member) as stream:
-                        if self._without_text(cast("BinaryIO", stream), plain):
-                            self.passed_over[f".{suffix_of(plain)}" if suffix_of(plain) else "no suffix"] += 1
-                            continue
-                        yield from self._packed(cast("BinaryIO", stream), inside, own, contents, budget)
-                except Stopped:
-                    raise
-                except UsageError as error:
-                    self._wrong(inside, contents)(DataError(f"{inside}: {error}"))
-                except SubquestError:
-                    raise
-                except Exception as error:
-                    why = str(error) or type(error).__name__
-                    self._wrong(inside, contents)(DataError(f"{inside}: damaged or encrypted: {why}"))
+                        yield from self._member(cast("BinaryIO", stream), inside, own, contents, budget)
+
+    def _tar_members(
+        self, file: BinaryIO, name: str, meta: dict[str, Any], contents: Contents, budget: _Budget
+    ) -> Iterator[Document]:
+        """Members one after the other as they come, so an archive may be larger than the memory."""
+        if budget.depth >= _DEPTH:
+            raise DataError(f"archives inside archives are read to a depth of {_DEPTH}")
+        budget.depth += 1
+        seen: dict[str, int] = {}
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            for member in archive:
+                if len(seen) > budget.limits.members:
+                    raise DataError(f"the archive has more than {budget.limits.members:,} members")
+                stream = archive.extractfile(member) if member.isfile() else None
+                if stream is None:
+                    continue
+                with self._inside(name, member.name, meta, seen, contents) as (inside, own):
+                    if own is not None:
+                        yield from self._member(cast("BinaryIO", stream), inside, own, contents, budget)
+        budget.depth -= 1
+
+    @contextlib.contextmanager
+    def _inside(
+        self, name: str, member: str, meta: dict[str, Any], seen: dict[str, int], contents: Contents
+    ) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        """The name and the metadata of a member, None for a hidden one; what is wrong with it is reported."""
+        if _hidden(member):
+            self.passed_over["hidden"] += 1
+            yield "", None
+            return
+        plain = member.encode("utf-8", "backslashreplace").decode()
+        seen[plain] = times = seen.get(plain, 0) + 1
+        inside = f"{name}/{plain}" if times == 1 else f"{name}/{plain} ({times})"
+        own = {**meta, "file": meta.get("file", name)}
+        own["member"] = f"{meta['member']}/{plain}" if "member" in meta else plain
+        try:
+            yield inside, own
+        except Stopped:
+            raise
+        except UsageError as error:
+            self._wrong(inside, contents)(DataError(f"{inside}: {error}"))
+        except SubquestError:
+            raise
+        except Exception as error:
+            why = str(error) or type(error).__name__
+            self._wrong(inside, contents)(DataError(f"{inside}: damaged or encrypted: {why}"))
+
+    def _member(
+        self, stream: BinaryIO, inside: str, own: dict[str, Any], contents: Contents, budget: _Budget
+    ) -> Iterator[Document]:
+        plain = own["member"].rpartition("/")[2]
+        if self._without_text(stream, plain):
+            self.passed_over[f".{suffix_of(plain)}" if suffix_of(plain) else "no suffix"] += 1
+            return
+        yield from self._packed(stream, inside, own, contents, budget)
 
     def _without_text(self, stream: BinaryIO, name: str) -> bool:
         """Whether a member is of a kind that is not read, by its name and its first bytes."""
@@ -203,12 +243,15 @@ class FileReader:
         self, stream: BinaryIO, name: str, meta: dict[str, Any], contents: Contents, budget: _Budget
     ) -> Iterator[Document]:
         """The documents of a compressed stream: lines as they come, everything else unpacked into memory first."""
-        if suffix_of(name) in _STREAMED:
-            head = stream.read(2048)
-            stream.seek(0)
-            if sniff(head, name.removesuffix(".gz")) in ("text", "csv"):
-                yield from self._streamed(stream, name, self._passages(name, meta), contents)
-                return
+        head = stream.read(2048)
+        stream.seek(0)
+        kind = sniff(head, name.removesuffix(".gz"))
+        if kind == "tar":
+            yield from self._tar_members(stream, name, meta, contents, budget)
+            return
+        if suffix_of(name) in _STREAMED and kind in ("text", "csv"):
+            yield from self._streamed(stream, name, self._passages(name, meta), contents)
+            return
         with unpack_to_memory(stream, os.path.basename(name)) as inner:
             yield from self._read(inner, name, meta, contents, None, budget)
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from ...engine import Engine
 from ...engine.actions import Action
 from ...errors import EngineError
+from ...protocol.loose_json import find_object
 from ...retrieval.search import Search
 from ...runtime.answering import force_answer
 from ...runtime.context import Context, LimitReached
@@ -28,8 +29,7 @@ from ..hira import HiRA
 from ..hira.actions import EXPERT_ACTIONS
 from ..hira.coordinator import Coordinator
 from ..hira.expert import Desk, carry_out
-from ..hira.experts import ROLES, STAND_INS, find_experts
-from ..hira.loose_json import find_object
+from ..hira.experts import ROLES, STAND_INS, TOOL_ROLES, find_experts
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class PlanExperts(ToolSystem[PlanExpertsSettings]):
     description = "Plans once, then lets experts with tools work on the steps."
     roles = ("planner", "coordinator", *ROLES)
     stand_ins = STAND_INS
+    tool_roles = TOOL_ROLES
     prompt_roles: ClassVar[Mapping[str, str]] = {"select": "coordinator"}
     Settings = PlanExpertsSettings
 

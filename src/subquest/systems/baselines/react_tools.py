@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from ...engine.actions import Action
 from ...runtime.actions import BOXED
 from ...runtime.context import Context
+from ...runtime.given_tools import RESULT, TAG
 from ...runtime.rendering import today
 from ...runtime.run import Answer, Run
 from ...runtime.table_queries import tables_of, with_tables
@@ -25,6 +26,7 @@ class ReActTools(ToolSystem[ToolSettings]):
     name = "react-tools"
     description = "One agent that reasons and calls tools: search, pages, code and files."
     roles = ("agent",)
+    tool_roles = ("agent",)
 
     def actions(self) -> Mapping[str, Sequence[Action]]:
         queries = (QUERY,) if tables_of(self.search) else ()
@@ -52,11 +54,15 @@ class ReActTools(ToolSystem[ToolSettings]):
         ]
         fields = {"question": question, "files": kit.inventory(), "actions": str(settings.actions), "date": today()}
         messages = self.prompts.messages("agent", **fields)
+        messages = with_tables(messages, self.prompts, "agent", "tables_tool", kit.index, question)
+        if run.tools:
+            messages = run.tools.told(messages, self.prompts, self.setup("agent").engine, self.tool_form)
+            tools.append(Tool(TAG, RESULT, run.tools.text))
         end = await reason(
             run,
             "agent",
             question,
-            with_tables(messages, self.prompts, "agent", "tables_tool", kit.index, question),
+            messages,
             tools,
             turns=settings.actions,
             remind=self.prompts.text("remind"),

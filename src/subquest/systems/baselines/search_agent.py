@@ -28,6 +28,7 @@ from ...record import Hit
 from ...retrieval.search import Search
 from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
+from ...runtime.given_tools import GivenTools
 from ...runtime.run import Answer, Run
 from ...runtime.statements import sentences
 from ...runtime.system import System
@@ -70,6 +71,7 @@ class SearchAgent(System[AgentSettings]):
     description = "One agent that thinks and searches in a single context, in a format of your choice."
     roles: ClassVar[tuple[str, ...]] = ("agent",)
     answering = "agent"
+    tool_roles: ClassVar[tuple[str, ...]] = ("agent",)
     Settings = AgentSettings
     own_dialect: ClassVar[Dialect] = SEARCH_R1
     shielded: ClassVar[bool] = False
@@ -104,12 +106,15 @@ class SearchAgent(System[AgentSettings]):
 
     async def answer(self, run: Run) -> Answer:
         question = run.question.question
+        opening = await self.opening(run)
+        if run.tools:
+            opening = run.tools.told(opening, self.prompts, self.setup("agent").engine, self.tool_form)
         agent = await run.open(
             "agent",
             question,
-            await self.opening(run),
+            opening,
             mode=self.dialect.mode,
-            stop=self.dialect.stops,
+            stop=(*self.dialect.stops, *((self.tool_form.closing,) if run.tools else ())),
             limits=Limits(turns=self.turns),
             shielded=self.shielded,
         )
@@ -119,7 +124,11 @@ class SearchAgent(System[AgentSettings]):
                 turn = await agent.write()
                 note_refinements(agent, turn)
                 action = self.dialect.action(turn.text)
-                if action is None:
+                if run.tools and (calls := self._calls(run.tools, turn)):
+                    for shown in await run.tools.shown(agent, calls, self.dialect.frame):
+                        found |= {doc.id: [Hit(doc, 1.0)] for doc in shown.groups[0] if doc.id}
+                        agent.tell(self.dialect.after(turn.text, shown))
+                elif action is None:
                     agent.remind(turn, self.aside("remind") + "\n")
                 elif action.answer:
                     await agent.close("answered", action.answer)
@@ -144,6 +153,14 @@ class SearchAgent(System[AgentSettings]):
             agent.read(hits)
         documents = [[hit.document for hit in hits] for hits in results]
         return self.dialect.observe(documents, self.settings.document_tokens, agent.engine)
+
+    def _calls(self, tools: GivenTools, turn: Turn) -> list[str]:
+        """The tool calls of a turn, if nothing else comes before them; a dialect may search by such calls, too."""
+        first = turn.parsed.first("tool_call")
+        if first is None or self.dialect.action(turn.text[: first.start]) is not None:
+            return []
+        calls = tools.calls(turn.parsed)
+        return calls if not self.dialect.calls else [call for call in calls if tools.knows(call)]
 
     def _first(self, agent: Context, queries: Sequence[str]) -> Sequence[str]:
         """As many queries of a turn as are allowed; an event names the others."""

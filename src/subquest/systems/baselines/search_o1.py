@@ -34,6 +34,7 @@ class SearchO1(SearchAgent):
     sampling = Sampling(temperature=0.7, top_p=0.8, top_k=20)
     own_dialect = SEARCH_O1
     shielded = True
+    tool_roles = ()  # it must not read raw text from outside
     queries = 1
 
     async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:

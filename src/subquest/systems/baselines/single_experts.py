@@ -54,6 +54,7 @@ class WebThinker(Alone):
     description = "A single reasoning agent that searches and opens web pages."
     roles = DeepSearch.roles
     stand_ins = dict.fromkeys(DeepSearch.roles[1:], "deep")
+    tool_roles = ("deep",)
     expert = DeepSearch
 
 
@@ -61,6 +62,7 @@ class CodeAct(Alone):
     name = "codeact"
     description = "A single agent that solves the task by writing and running code."
     roles = ("code",)
+    tool_roles = ("code",)
     expert = Code
 
 
@@ -68,4 +70,5 @@ class MultimodalEnhanced(Alone):
     name = "multimodal"
     description = "A single agent that reads images, sound and video."
     roles = ("multimodal",)
+    tool_roles = ("multimodal",)
     expert = Multimodal

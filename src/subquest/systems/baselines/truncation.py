@@ -25,6 +25,7 @@ class Truncation(SearchAgent):
     name = "truncation"
     description = "Search-R1 that forgets the documents of earlier turns."
     queries = 1
+    tool_roles = ()
 
     async def answer(self, run: Run) -> Answer:
         history: list[tuple[str, Text]] = []

@@ -61,6 +61,7 @@ class CoDA(System[CoDASettings]):
     name = "coda"
     description = "A planner breaks the question into sub-tasks; executors search and report back short results."
     roles = ("planner", "executor")
+    tool_roles = ("executor",)
     Settings = CoDASettings
     removed: ClassVar[Mapping[str, str]] = {
         "check": "it changed answers and tasks by rule; what the planner writes is now what counts"
@@ -73,10 +74,11 @@ class CoDA(System[CoDASettings]):
 
     async def answer(self, run: Run) -> Answer:
         question = run.question.question
+        opening = self.prompts.messages("planner", question=question)
         planner = await run.open(
             "planner",
             question,
-            self.prompts.messages("planner", question=question),
+            run.tools.planned(opening, self.prompts) if run.tools else opening,
             stop=("<result>",),
             limits=Limits(turns=self.settings.turns),
             shielded=True,
@@ -127,11 +129,14 @@ class CoDA(System[CoDASettings]):
         nested = level < self.settings.depth
         prompt = f"executor{'_nested' * nested}{'_no_refine' * (not self.settings.refine)}"
         opening = self.prompts.messages(prompt, task=task)
+        opening = with_tables(opening, self.prompts, "executor", "tables", run.searched, task)
+        if run.tools:
+            opening = run.tools.told(opening, self.prompts, self.setup("executor").engine, self.tool_form)
         try:
             executor = await run.open(
                 "executor",
                 task,
-                with_tables(opening, self.prompts, "executor", "tables", run.searched, task),
+                opening,
                 parent=parent,
                 stop=("<documents>",),
                 limits=Limits(turns=self.settings.executor_turns),
@@ -156,7 +161,8 @@ class CoDA(System[CoDASettings]):
     async def _work(
         self, run: Run, executor: Context, findings: list[Finding], level: int, nested: bool
     ) -> tuple[str, str]:
-        actions = ("search", "sql", "task", "result", "answer") if nested else ("search", "sql", "result", "answer")
+        actions = (*(("tool_call",) if run.tools else ()), *(("task",) if nested else ()))
+        actions = ("search", "sql", "result", "answer", *actions)
         while True:
             turn = await executor.write()
             for refine in turn.parsed.all("refine"):
@@ -169,6 +175,9 @@ class CoDA(System[CoDASettings]):
             elif action.tag == "sql":
                 found = await query(executor, run.searched, action.content)
                 executor.tell(wrap("documents", cut_to_tokens(found, _ROWS_TOKENS, executor.engine)))
+            elif action.tag == "tool_call" and run.tools:
+                for shown in await run.tools.shown(executor, run.tools.calls(turn.parsed), _as_documents):
+                    executor.tell(shown)
             elif action.tag == "task":
                 tasks = self._tasks(executor, turn)
                 results = await self._delegate(run, executor, tasks, findings, level + 1)
@@ -194,6 +203,10 @@ class CoDA(System[CoDASettings]):
         if not self.settings.force:
             return ""
         return await executor.force(self.prompts.text("executor_force"), "result", "answer")
+
+
+def _as_documents(text: str) -> str:
+    return wrap("documents", text)
 
 
 def _refined(executor: Context) -> str:

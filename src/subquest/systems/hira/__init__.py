@@ -38,7 +38,7 @@ from ...runtime.turn import Turn, confidence
 from .actions import EXPERT_ACTIONS, QUERY, SUBTASK
 from .coordinator import Coordinator, named_in
 from .expert import Desk, Expert, Report, SystemExpert, carry_out
-from .experts import ROLES, STAND_INS, find_experts
+from .experts import ROLES, STAND_INS, TOOL_ROLES, find_experts
 from .memory import Memory, rendered
 
 CALL, RESULT = "call_subtask", "subtask_result"
@@ -73,6 +73,7 @@ class HiRA(ToolSystem[HiRASettings]):
     description = "A reasoning planner calls experts that search, browse, run code and read media."
     roles = ("planner", "coordinator", *ROLES)
     stand_ins = STAND_INS
+    tool_roles = TOOL_ROLES
     Settings = HiRASettings
     prompt_roles: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("select", "recall", "distil", "distil_no_memory"), "coordinator"

@@ -35,5 +35,6 @@ EXPERT_ACTIONS: Mapping[str, Sequence[Action]] = {
     "explorer": (SEARCH, CLICK),
     "code": (CODE, READ, BOXED),
     "multimodal": (LOOK, BOXED),
+    "toolbox": (BOXED,),
 }
 """By role; the explorer ends with a turn without a call. The code expert can also query the tables of an index."""

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from ...errors import EngineError
 from ...limits import Limits
+from ...protocol.loose_json import find_object
 from ...runtime.answering import note_stop
 from ...runtime.context import Context, LimitReached
 from ...runtime.prompts import Prompts
 from ...runtime.replies import said
 from ...runtime.run import Run
 from .expert import Expert, Report
-from .loose_json import find_object
 from .memory import Entry, Memory
 
 _WORD = re.compile(r"[^\W_]+")

@@ -15,6 +15,7 @@ from ...errors import OutsideError
 from ...limits import Limits
 from ...record import Document, Question
 from ...runtime.context import Context, LimitReached
+from ...runtime.given_tools import RESULT, TAG, TOKENS
 from ...runtime.prompts import Prompts
 from ...runtime.rendering import today
 from ...runtime.run import Run
@@ -107,6 +108,9 @@ async def work_out(desk: Desk, role: str, *tools: Tool, queries: bool = False) -
     if queries and tables_of(desk.kit.index):
         messages = with_tables(messages, desk.prompts, role, "tables_tool", desk.kit.index, desk.task)
         tools = (*tools, Tool("sql_query", "sql_result", desk.kit.sql))
+    if given := desk.run.tools:
+        messages = given.told(messages, desk.prompts, desk.run.setup(role).engine, TOKENS)
+        tools = (*tools, Tool(TAG, RESULT, given.text))
     end = await reason(
         desk.run,
         role,
@@ -174,7 +178,8 @@ class _Below(Run):
     def __init__(self, desk: Desk, question: Question, system: System[Any]) -> None:
         outer = desk.run
         search = desk.kit.guarded(system.search) if system.search is not None else None
-        super().__init__(question, system.setup, search, outer.events, Limits(), seed=outer._seed)
+        tools = outer.tools.within(system.tools) if outer.tools and system.tools else None
+        super().__init__(question, system.setup, search, outer.events, Limits(), seed=outer._seed, tools=tools)
         self.contexts, self.errors, self.documents = outer.contexts, outer.errors, outer.documents
         self._opened = outer._opened
         self.budget = desk.planner.budget if desk.planner is not None else outer.budget

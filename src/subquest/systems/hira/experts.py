@@ -15,17 +15,19 @@ from typing import Any
 
 from ...errors import EngineError, SearchError, UsageError
 from ...limits import Limits
+from ...protocol.loose_json import find_object
 from ...runtime.answering import force_answer, note_stop
 from ...runtime.context import Context, LimitReached
+from ...runtime.given_tools import listed
 from ...runtime.rendering import interleave, render_results, show_results, today
 from ...runtime.replies import box_in, said
 from ...runtime.system import System
 from ...runtime.tool_loop import Tool
 from ...runtime.window import Text
+from ...tools.function_tool import FunctionTool
 from .. import registry
 from .deep_search import DeepSearch
 from .expert import Desk, Expert, Report, SystemExpert, chain_of, work_out
-from .loose_json import find_object
 
 QUERIES = 5
 """Queries of one plan that are sent."""
@@ -109,6 +111,21 @@ class Code(Expert):
         return await work_out(desk, "code", python, read, queries=True)
 
 
+class Toolbox(Expert):
+    """Calls the tools that the user brings; there where they are given."""
+
+    name = "toolbox"
+    cost = 2
+    roles = ("toolbox",)
+
+    def __init__(self, tools: Sequence[FunctionTool]) -> None:
+        named = listed(tools, signatures=False).replace("\n", " ")
+        self.description = f"Calls tools, for what these give: {named}"  # type: ignore[misc]
+
+    async def run(self, desk: Desk) -> Report:
+        return await work_out(desk, "toolbox")
+
+
 _DATA = re.compile(r"data\s*:[^\S\n]*(?=[^\n])", re.IGNORECASE)
 _QUESTION = re.compile(r"\bquestion\s*:", re.IGNORECASE)
 
@@ -145,8 +162,10 @@ async def look_at(look: Callable[[Context, str, str], Awaitable[str]], context: 
 
 
 EXPERTS: dict[str, type[Expert]] = {e.name: e for e in (SimpleSearch, DeepSearch, Code, Multimodal)}
-ROLES = tuple(role for expert in EXPERTS.values() for role in expert.roles)
-STAND_INS = {"explorer": "deep", "intent": "coordinator", "reader": "coordinator"}
+ROLES = (*(role for expert in EXPERTS.values() for role in expert.roles), *Toolbox.roles)
+TOOL_ROLES = ("code", "multimodal", "deep", "toolbox")
+"""Roles whose reasoning can call tools that the user brings."""
+STAND_INS = {"explorer": "deep", "intent": "coordinator", "reader": "coordinator", "toolbox": "code"}
 """Roles that run on another's model: the published code reads with the coordinator's."""
 
 
@@ -169,8 +188,12 @@ def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = (
         elif name:
             engine = system.engines.get("", next(iter(system.engines.values())))
             search = system.search or getattr(system, "web", None)
-            expert = SystemExpert(registry.get(name)(engine, search, **system.for_all_roles()))
+            inner = registry.get(name)
+            given = {"tools": system.tools, "tool_options": system.tool_options} if inner.tool_roles else {}
+            expert = SystemExpert(inner(engine, search, **system.for_all_roles(), **given))
             found[expert.name] = expert
+    if system.tools:
+        found[Toolbox.name] = Toolbox(system.tools)
     found.update((expert.name, expert) for expert in plug_ins)
     if not found:
         raise UsageError(f"{system.name} needs at least one expert: experts=search,code,multimodal,deep")

@@ -1,0 +1,115 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { get } from "../api";
+import { bytes, count, percent, plural } from "../format";
+import type { FilePage } from "../types";
+import { names, send } from "../upload";
+
+interface Row {
+  key: number;
+  index: string;
+  file: File;
+  name: string;
+  ocr: boolean;
+  state: "waiting" | "sending" | "reading" | "done" | "failed";
+  share: number;
+  told: string;
+}
+
+let keys = 0;
+const POLL = 1000;
+
+export interface Uploading {
+  rows: Row[];
+  busy: boolean;
+  add: (index: string, files: File[], ocr?: boolean) => void;
+  dismiss: (key: number) => void;
+}
+
+/** Files on their way into indexes, one at a time; one that fails does not keep the others from arriving. */
+export function useUploads(onAdded: () => void): Uploading {
+  const [rows, setRows] = useState<Row[]>([]);
+  const queue = useRef(Promise.resolve());
+  const told = useRef(onAdded);
+  told.current = onAdded;
+  const change = (key: number, now: Partial<Row>) => setRows((all) => all.map((row) => (row.key === key ? { ...row, ...now } : row)));
+
+  async function deliver(row: Row) {
+    change(row.key, { state: "sending" });
+    try {
+      const sent = await send(row.index, row.file, row.name, row.ocr, (share) => change(row.key, share < 1 ? { share } : { share, state: "reading" }));
+      const read = [plural(sent.added, "passage") + ` added to ${row.index}`, sent.updated ? `${count(sent.updated)} updated` : ""].filter(Boolean).join(", ");
+      const same = !sent.added && !sent.updated && !sent.problems.length ? "Nothing new: it is in the index already." : "";
+      change(row.key, { state: "done", told: [same || `${read}.`, ...[...sent.problems, ...sent.notes].map((one) => said(row, one))].join(" ") });
+    } catch (error) {
+      change(row.key, { state: "failed", told: said(row, (error as Error).message) });
+    }
+    told.current();
+  }
+
+  function add(index: string, files: File[], ocr = false) {
+    const called = names(files);
+    const fresh = files.map((file, i): Row => ({ key: ++keys, index, file, name: called[i]!, ocr, state: "waiting", share: 0, told: "" }));
+    setRows((all) => [...all, ...fresh]);
+    for (const row of fresh) queue.current = queue.current.then(() => deliver(row));
+  }
+
+  const busy = rows.some((row) => row.state !== "done" && row.state !== "failed");
+  return { rows, busy, add, dismiss: (key) => setRows((all) => all.filter((row) => row.key !== key)) };
+}
+
+/** What the server says of a file, as a sentence of its own: the row names the file already. */
+function said(row: Row, message: string): string {
+  const plain = message.replace(`${row.index}/${row.name}: `, "").replace(/\.?$/, ".");
+  return plain.charAt(0).toUpperCase() + plain.slice(1);
+}
+
+/** How far files are, and what became of them; what went wrong stays until it is dismissed. */
+export function Uploads(props: { uploading: Uploading; ocr: boolean; known: string[] }) {
+  const { rows, dismiss, add } = props.uploading;
+  if (!rows.length) return null;
+  return (
+    <ul class="uploads" aria-label="Files on their way">
+      {rows.map((row) => (
+        <li key={row.key} class={row.state}>
+          <div class="line">
+            <b>{row.name}</b> <small>{bytes(row.file.size)}</small>
+            <span class="grow" />
+            {row.state === "waiting" && <small>Waiting…</small>}
+            {row.state === "sending" && <small>Sending… {percent(row.share)}</small>}
+            {row.state === "reading" && <Reading index={row.index} known={props.known.includes(row.index)} />}
+            {row.state === "failed" && props.ocr && !row.ocr && /scan|no text on/.test(row.told) && (
+              <button
+                class="quiet"
+                onClick={() => {
+                  dismiss(row.key);
+                  add(row.index, [row.file], true);
+                }}
+              >
+                Read it with OCR
+              </button>
+            )}
+            {(row.state === "failed" || row.state === "done") && (
+              <button class="quiet" aria-label={`Dismiss ${row.name}`} onClick={() => dismiss(row.key)}>Dismiss</button>
+            )}
+          </div>
+          {row.state === "sending" && <progress aria-label={`Sending ${row.name}`} max={1} value={row.share} />}
+          {row.state === "reading" && <progress aria-label={`Reading ${row.name}`} />}
+          {row.told && <p role={row.state === "failed" ? "alert" : "status"}>{row.told}</p>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Reading(props: { index: string; known: boolean }) {
+  const [passages, setPassages] = useState(0);
+  useEffect(() => {
+    if (!props.known) return;
+    const timer = setInterval(async () => {
+      const page = await get<FilePage>(`/api/indexes/${encodeURIComponent(props.index)}/files?limit=1`).catch(() => null);
+      if (page?.reading) setPassages(page.reading.passages);
+    }, POLL);
+    return () => clearInterval(timer);
+  }, [props.index, props.known]);
+  return <small>Reading…{passages ? ` ${plural(passages, "passage")}` : ""}</small>;
+}
