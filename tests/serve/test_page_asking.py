@@ -77,7 +77,7 @@ def test_a_conversation_in_one_box(start: Start, gate: Gate, page: Any) -> None:
         page.get_by_role("button", name="Ask", exact=True).click()
         expect(page.get_by_role("heading", name="And when?")).to_be_visible()
         expect(page.locator(".answer .text")).to_have_text(["Kestel", "In 1889"])
-        expect(page.locator(".turn").last.locator(".node .task").first).to_have_text("And when?")
+        expect(page.locator(".exchange").last.locator(".node .task").first).to_have_text("And when?")
         address = page.url
         page.get_by_role("link", name=QUESTION).click()  # every turn has an address of its own
         page.wait_for_url(lambda url: url != address)
@@ -86,7 +86,7 @@ def test_a_conversation_in_one_box(start: Start, gate: Gate, page: Any) -> None:
         page.goto(address)
         expect(page.locator(".answer .text")).to_have_text(["Kestel", "In 1889"])
         page.get_by_role("link", name="New question").click()
-        expect(page.locator(".turn")).to_have_count(0)
+        expect(page.locator(".exchange")).to_have_count(0)
 
 
 def test_several_systems_side_by_side(start: Start, page: Any) -> None:

@@ -40,7 +40,7 @@ function Conversation(props: { about: About; id: string; onChange: () => void })
         const Heading = i ? "h2" : "h1";
         const several = turn.episodes.length > 1;
         return (
-          <section key={turn.episodes[0]!.id} id={`turn-${i}`} class="turn" aria-label={`Turn ${i + 1}`}>
+          <section key={turn.episodes[0]!.id} id={`turn-${i}`} class="exchange" aria-label={`Turn ${i + 1}`}>
             <Heading class="asked"><a href={link(["ask", turn.episodes[0]!.id])}>{turn.asked}</a></Heading>
             <div class={several ? "columns" : ""}>
               {turn.episodes.map((one) => (
