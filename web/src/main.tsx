@@ -3,10 +3,12 @@ import { useEffect, useState } from "preact/hooks";
 import { ApiError, get, keep, kept, setToken } from "./api";
 import { Boundary, Notice, useLoaded } from "./parts/common";
 import { Keys } from "./parts/keys";
+import { Storage } from "./parts/storage";
 import { usePlace } from "./router";
 import "./style.css";
 import "./asking.css";
 import "./documents.css";
+import "./runs.css";
 import type { About, Episode } from "./types";
 import { Ask } from "./views/ask";
 import { CompareEpisodes, CompareRuns } from "./views/compare";
@@ -15,6 +17,8 @@ import { IndexView } from "./views/files";
 import { Indexes } from "./views/indexes";
 import { ModelView } from "./views/model";
 import { Runs, RunView } from "./views/runs";
+import { RunView } from "./views/run";
+import { Runs } from "./views/runs";
 import { TraceView } from "./views/trace";
 
 type Theme = "system" | "light" | "dark";
@@ -71,6 +75,7 @@ function App() {
         <Keys />
         <ThemeButton />
       </header>
+      <Storage />
       <main>
         <Boundary key={here === "ask" ? here : path.join("/")}>
         {about.error instanceof ApiError && about.error.status === 401 ? (

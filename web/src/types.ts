@@ -60,7 +60,7 @@ export interface Question {
   meta?: Record<string, any>;
 }
 
-export type Status = "queued" | "running" | "finished" | "cancelled" | "interrupted" | "failed";
+export type Status = "queued" | "running" | "unstored" | "finished" | "cancelled" | "interrupted" | "failed";
 
 /** An answer in sentences; `sources` are numbers of the episode's evidence, from 1. */
 export interface Report {
@@ -171,8 +171,34 @@ export interface Page {
   live?: Episode[];
 }
 
+/** What one system answered to one question. */
+export interface Cell {
+  episode: string;
+  answer: string;
+  verdict: "right" | "wrong" | "failed" | "unscored";
+  unsupported: boolean;
+  f1: number | null;
+}
+
+export interface Matrix {
+  systems: string[];
+  datasets: string[];
+  total: number;
+  counts: { "": number; wrong: number; differs: number };
+  rows: { dataset: string; id: string; question: string; expected: string[]; cells: Record<string, Cell> }[];
+}
+
 export interface Run {
   name: string;
+  kind?: "evaluation" | "training" | "asked";
+  status?: "finished" | "running" | "stopped" | "open";
+  data?: string[];
+  systems?: string[];
+  models?: string[];
+  score?: { metric: string; value: number; low?: number; high?: number; n?: number; system?: string } | null;
+  missing?: number;
+  step?: number;
+  steps?: number;
   created: number;
   episodes?: number;
   interrupted?: number;

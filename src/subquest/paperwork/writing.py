@@ -40,16 +40,27 @@ ATTEMPTS = 3
 AT_ONCE = 16
 """Calls to the model that one organisation makes at once, about."""
 
-WORDS = """You invent the words of an organisation's trade. Reply with exactly these five lines, the items separated \
-by commas, each of one to three words, without numbers:
-teams: six names of teams
-jobs: eight job titles
-equipment: eight kinds of equipment it owns
-services: six kinds of services it buys from other firms
-topics: six topics of its internal policies"""
+WORDS = """You invent the words of an organisation's trade, as five lines: six teams, eight job titles, eight kinds of \
+equipment it owns, six services it buys from other firms, six topics of its internal policies. Items have one to three \
+words, no numbers, and commas between them."""
+WORDS_EXAMPLE = (
+    "The organisation is a lighthouse museum.",
+    """teams: Lamp Room, Visitor Desk, Boat Crew, Archive, School Visits, Shop
+jobs: lamp keeper, guide, archivist, boat pilot, cashier, carpenter, educator, night guard
+equipment: fog horn, rowing boat, display case, lens crane, ticket machine, dehumidifier, projector, handcart
+services: window cleaning, boat repair, printing, security patrols, catering, rope inspection
+topics: lone working, lending of exhibits, weather warnings, key handling, volunteer expenses, photography""",
+)
 REWORD = """You word questions as a colleague in an office would ask them. Write the question in other, natural words. \
 Keep every name and number in it exactly as it is. Ask for the same thing. Do not answer it. Reply with the question \
 only."""
+REWORD_EXAMPLES = (
+    "What is the telephone extension of the line manager of Ada Quill?",
+    "I need to ring the person Ada Quill reports to. What's their extension?",
+    "Which has the earlier value for 'bought': XYZ-E1 or the saw kept at Pell Yard?",
+    "Which did we buy first, XYZ-E1 or the saw at Pell Yard?",
+)
+"""Questions and wordings, in turn."""
 UNCHANGED = "unchanged"
 MALFORMED = "not one question"
 LEAK = "it holds its answer, or what a step finds"
@@ -89,13 +100,17 @@ class Writer:
         kept.update(f"question: {q.type}{'' if q.plain else ' (plain)'}" for q in questions)
         return Written(organisation, tuple(papers), tuple(questions), dict(kept), dict(refused))
 
-    async def _ask(self, system: str, user: str, *, tokens: int, seed: int | None = None) -> Generation:
-        """One reply; at random with a seed, else the likeliest."""
+    async def _ask(
+        self, system: str, user: str, *, tokens: int, seed: int | None = None, examples: Sequence[str] = ()
+    ) -> Generation:
+        """One reply; at random with a seed, else the likeliest. `examples` are earlier turns: what was asked, what was
+        replied, and so on."""
+        turns = [Message("assistant" if n % 2 else "user", text) for n, text in enumerate((*examples, user))]
         how = Sampling(max_tokens=tokens)
         if seed is not None:
             how = replace(how, temperature=0.8, top_p=0.95, seed=seed & 0x7FFFFFFF)
         async with self._gate:
-            session = await self._engine.open([Message("system", system), Message("user", user)])
+            session = await self._engine.open([Message("system", system), *turns])
             try:
                 return await session.generate(how)
             finally:
@@ -104,7 +119,8 @@ class Writer:
     async def _vocabulary(self, number: int) -> Vocabulary:
         """The model's words where they can be used, the general ones elsewhere."""
         user = f"The organisation is {sector_of(self._seed, number)}."
-        reply = await self._ask(WORDS, user, tokens=220, seed=digest(self._seed, number, "words"))
+        key = digest(self._seed, number, "words")
+        reply = await self._ask(WORDS, user, tokens=220, seed=key, examples=WORDS_EXAMPLE)
         return parse_vocabulary(reply.text)
 
     async def _paper(self, organisation: Organisation, paper: Paper, refused: Counter[str]) -> Paper | None:
@@ -157,7 +173,7 @@ class Writer:
     async def _question(self, facts: Facts, asked: Asked, number: int, refused: Counter[str]) -> Asked:
         for attempt in range(ATTEMPTS - 1):
             key = digest(self._seed, facts.organisation.number, "question", number, attempt)
-            reply = await self._ask(REWORD, asked.text, tokens=90, seed=key)
+            reply = await self._ask(REWORD, asked.text, tokens=90, seed=key, examples=REWORD_EXAMPLES)
             made = " ".join(unfenced(reply.text).strip().strip('"').split())
             reason = MALFORMED if reply.finish == "length" else wording_flaw(made, asked, facts)
             if not reason and not await self._understood(made, asked, facts):

@@ -86,10 +86,12 @@ const TONES: Record<string, string> = {
   answered: "good", finished: "good", abstained: "", running: "busy", queued: "busy", failed: "bad", crashed: "bad",
 };
 
+const ENDINGS: Record<string, string> = { abstained: "unknown", unstored: "not stored yet" };
+
 export function Ending(props: { ending: string; forced?: boolean }) {
   const tone = props.forced ? "warn" : (TONES[props.ending] ?? "warn");
   const forced = props.forced && props.ending !== "forced";
-  const ending = props.ending === "abstained" ? "unknown" : props.ending || "not known";
+  const ending = ENDINGS[props.ending] ?? (props.ending || "not known");
   return <Chip tone={tone}>{forced ? `${ending}, forced` : ending}</Chip>;
 }
 

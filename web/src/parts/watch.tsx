@@ -8,6 +8,7 @@ import { Answer, Sections } from "./answer";
 import { Chip, Ending, Notice, useOnce } from "./common";
 import { Notes, notesOf, useClock, Writing } from "./live";
 import { Plan } from "./plan";
+import { Unstored } from "./storage";
 
 /** One answer as it comes together. `narrow` stands beside others, `past` is an earlier turn of a conversation. */
 export function Watch(props: { id: string; narrow?: boolean; past?: boolean; onOver?: () => void }) {
@@ -89,6 +90,7 @@ export function Watch(props: { id: string; narrow?: boolean; past?: boolean; onO
       {error && <Notice error={error} />}
       {!over && last?.kind === "retry" && <Trouble text={`${last.data?.message ?? ""}. Trying again…`} model={last.data?.where === "engine"} />}
       {!over && <Sections texts={events.filter((event) => event.kind === "section").map((event) => event.data?.text ?? "")} />}
+      {status === "unstored" && <Unstored />}
       {over && (
         <Answer
           answer={episode?.answer ?? trace.answer ?? ""}
