@@ -16,7 +16,6 @@ import { DocumentView } from "./views/document";
 import { IndexView } from "./views/files";
 import { Indexes } from "./views/indexes";
 import { ModelView } from "./views/model";
-import { Runs, RunView } from "./views/runs";
 import { RunView } from "./views/run";
 import { Runs } from "./views/runs";
 import { TraceView } from "./views/trace";
