@@ -14,13 +14,15 @@ from typing import Any
 import torch
 
 from .. import assemble
+from ..assemble.tools import open_tools
 from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..evaluate.fingerprint import of_adapter, of_index
 from ..record import Document
 from ..retrieval.index import Index
 from ..retrieval.store import exists
-from .components import load_source, make_engine, make_frozen, make_policy, make_reward, make_system
+from ..tools.tool_options import ToolOptions
+from .components import load_source, make_engine, make_frozen, make_policy, make_reward, make_system, rollout_spec
 from .data import Stream, draw_sample, load_material, merge_documents, note_digest, open_search, refuse_test, with_gold
 from .distributed import Ranks, shard
 from .recipe import Recipe
@@ -56,6 +58,9 @@ async def train(
         held.callback(ranks.close)
         run = TrainRun(out, recipe, minutes=minutes, stop=stop, ranks=ranks)
         held.callback(run.close)
+        if recipe.tools:
+            assemble.preview_agent(rollout_spec(recipe, temperature=0.0))
+        tools = await held.enter_async_context(open_tools(recipe.tools, ToolOptions()))
         elsewhere = bool(recipe.index)
         rl = recipe.kind == "rl"
         parts = (*recipe.dev, *(recipe.data if rl else ()))
@@ -106,7 +111,7 @@ async def train(
         if frozen is not None:
             held.push_async_callback(frozen.close)
         models = engine if frozen is None else {"": engine, "compressor": frozen}
-        greedy = make_system(recipe, models, search, temperature=0.0)
+        greedy = make_system(recipe, models, search, temperature=0.0, tools=tools)
         trainer: SFTTrainer | RLTrainer
         o = recipe.optimiser
         if recipe.kind == "sft":
@@ -121,7 +126,7 @@ async def train(
                     "step, are no more; for a longer run raise optimiser.epochs"
                 )
         else:
-            system = make_system(recipe, models, search, temperature=recipe.rollout.temperature)
+            system = make_system(recipe, models, search, temperature=recipe.rollout.temperature, tools=tools)
             questions = Stream(training, recipe.seed)
             asked = o.steps * recipe.rollout.questions
             if training and asked > len(training):
