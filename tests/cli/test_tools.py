@@ -147,6 +147,13 @@ async def test_python_users_give_functions_and_servers(place: Path) -> None:
             pass
 
 
+def test_more_tools_than_endpoints_take_are_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [",".join(f"tool_{n}" for n in range(start, start + 60)) for start in (0, 60, 120)]
+    many = [SAY.replace("mcp:", f"mcp[{some}]:").replace("plain", "many") for some in names]
+    assert main(["doctor", *(word for tool in many for word in ("--tools", tool))]) == 2
+    assert "180 tools are more than a model can be given, 128: choose some" in capsys.readouterr().err
+
+
 def test_ask_in_one_call(place: Path) -> None:
     def double(number: int) -> int:
         """Twice a number."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from subquest.paperwork import fact_check
-from subquest.paperwork.fact_check import flaw, holds
-from subquest.paperwork.organisation import Fact
+from subquest.paperwork.fact_check import flaw, holds, pruned
+from subquest.paperwork.organisation import Fact, Thing
 
 FACTS = [
     Fact("Ana Ruiz", "person", "extension", "4410"),
@@ -19,14 +19,21 @@ GOOD = (
 )
 
 
+KNOWN = [Thing("Cara Moss", "person"), Thing("Pell Yard", "site"), Thing("Project Blue Heron", "project")]
+
+
 def check(text: str) -> str:
-    return flaw(text, FACTS, known=["Ana Ruiz", "Bo Lind", "Cara Moss", "Pell Yard"], allowed=["Pell Ferries"])
+    return flaw(text, FACTS, known=KNOWN, allowed=["Pell Ferries"])
 
 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
         ("news", "news of Pell Ferries", ""),
+        ("colleagues", "colleagues on every project", ""),
+        ("colleagues", "colleagues like Cara", fact_check.NAME),
+        ("and we are glad of it", "as did Ana Ruiz", ""),
+        ("can now be reached", "joined on 3 May 2021 and can now be reached", fact_check.MADE_UP),
         ("Bo Lind joined", "Mr. Lind (Bo) joined", fact_check.NAME),
         ("4410", "4411", fact_check.LOST),
         ("4410", "14410", fact_check.LOST),
@@ -38,16 +45,16 @@ def check(text: str) -> str:
         ("Please pass", "We thank our friend Peter Strange; please pass", fact_check.NAME),
         ("Please pass", "Come to Pell Yard. Please pass", fact_check.NAME),
         ("Please pass", "[Insert text] Please pass", fact_check.PLACEHOLDER),
-        ("Welcome to the news of this month, which brings two small notes about colleagues whom many of you know well.", "", fact_check.SHORT),  # noqa: E501
     ],
 )  # fmt: skip
 def test_a_change_is_noticed(old: str, new: str, reason: str) -> None:
     base = GOOD.replace("two small notes", "small notes")
     assert check(base) == ""
-    text = (GOOD if old == "two small notes" else base).replace(old, new)
-    if old.startswith("Welcome"):
-        text = base.partition("\n\n")[2]
-    assert check(text) == reason
+    assert check((GOOD if old == "two small notes" else base).replace(old, new)) == reason
+
+
+def test_a_bare_list_of_facts_is_no_paper() -> None:
+    assert check("Ana Ruiz: 4410\n\nBo Lind: 3 May 2021") == fact_check.SHORT
 
 
 @pytest.mark.parametrize(
@@ -63,3 +70,13 @@ def test_a_change_is_noticed(old: str, new: str, reason: str) -> None:
 )
 def test_values_stand_whole(text: str, value: str, found: bool) -> None:
     assert holds(text, value) is found
+
+
+def test_sentences_that_add_something_are_left_out() -> None:
+    added = GOOD.replace("two small notes", "small notes").replace(
+        "and we are glad of it.", "and we are glad of it. The party is at 17:30. [Signature]"
+    )
+    assert check(added)
+    assert check(pruned(added, FACTS, known=KNOWN, allowed=["Pell Ferries"])) == ""
+    page = "<ul>\n<li>Room 12</li>\n<li>Ana Ruiz: 4410</li>\n</ul>"
+    assert pruned(page, FACTS, known=KNOWN, allowed=[]) == "<ul>\n<li>Ana Ruiz: 4410</li>\n</ul>"

@@ -179,6 +179,7 @@ def _facts(stream: RandomStream, names: dict[str, list[str]], vocabulary: Vocabu
     takers = {kind: iter(stream.shuffled(names[kind])) for kind in ("outsider", "town", "equipment")}
     for kind in ("person", "team", "site", "supplier", "contract", "equipment", "incident", "project", "policy"):
         for subject in names[kind]:
+            used = {subject}
             for relation in of_kind(kind):
                 if relation.value in ("date", "money", "number"):
                     value = values.new(relation, after=subject.startswith("version 2") or relation.name == "closed")
@@ -191,7 +192,8 @@ def _facts(stream: RandomStream, names: dict[str, list[str]], vocabulary: Vocabu
                 elif kind == "incident" and relation.value == "equipment":
                     value = next(takers["equipment"])
                 else:
-                    value = stream.pick([name for name in names[relation.value] if name != subject])
+                    value = stream.pick([name for name in names[relation.value] if name not in used])
+                used.add(value)
                 held = (kind, relation.name) not in STRUCTURE and stream.chance(HELD_BACK)
                 yield Fact(subject, kind, relation.name, value, held)
 
