@@ -21,7 +21,7 @@ import torch
 from _peer import SMALL, Peer, Peers
 from _rollout_workload import Corpus, Totals, overlapped, scripts, tokenizer
 from _shapes import SHAPES, random_source, write_folder
-from _timing import bandwidth
+from _timing import bandwidth, device_name
 
 from subquest.engine.torch import Source, TorchEngine, load
 from subquest.errors import UsageError
@@ -96,7 +96,8 @@ def compare(
         peers = held.enter_context(Peers(starts, together=together, seconds=seconds, say=say))
         ours, exact = _ours(source, device, dtype, cached, size, say)
         limit = _limit(source, dtype, ours, device)
-        figures: dict[str, Any] = {"shape": shape if not model else source.name, "bandwidth_limit_s": limit}
+        figures: dict[str, Any] = {"shape": shape if not model else source.name, "device": device_name(device)}
+        figures["bandwidth_limit_s"] = limit
         figures["ours"] = _row(ours.seconds, ours, limit) | {"log-prob gap": exact}
         _say_row(say, "ours", figures["ours"])
         theirs: dict[str, dict[str, Any]] = {}

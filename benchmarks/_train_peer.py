@@ -22,6 +22,7 @@ import torch
 from _peer import SMALL, Peer, Peers
 from _rollout_workload import tokenizer, word
 from _shapes import SHAPES, random_source
+from _timing import device_name
 
 from subquest.engine import Message, Sampling
 from subquest.engine.torch import Source, TorchEngine, load
@@ -110,7 +111,11 @@ def compare(
         starts = {name: partial(start, name) for name in engines}
         together = sum(t.numel() for t in source.state.values()) * dtype.itemsize < SMALL
         peers = held.enter_context(Peers(starts, together=together, seconds=seconds, say=say))
-        figures: dict[str, Any] = {"shape": shape if not model else source.name, **size._asdict()}
+        figures: dict[str, Any] = {
+            "shape": shape if not model else source.name,
+            "device": device_name(device),
+            **size._asdict(),
+        }
         figures["ours"] = _ours(source, device, dtype, questions, size, window, folder, say)
         gc.collect()
         if gpu:
