@@ -74,7 +74,7 @@ def test_whether_a_run_is_over(start: Start, settings: Settings) -> None:
     for name, steps in (("trained", 3), ("learning", 9)):
         folder = settings.runs / name
         folder.mkdir()
-        (folder / "recipe.json").write_text(json.dumps({"optimiser": {"steps": steps}}))
+        (folder / "recipe.json").write_text(json.dumps({"optimiser": {"steps": steps}, "model": {"path": "x/tiny"}}))
         with RunStore.create(folder / "run.sqlite", settings={"recipe": "peco", "kind": "rl"}) as store:
             for step in range(1, 4):
                 store.add_metrics(step, {"reward": 0.1 * step, "dev_em": 0.2 * step, "kl": 0.01}).wait()
@@ -89,7 +89,7 @@ def test_whether_a_run_is_over(start: Start, settings: Settings) -> None:
         learning = found["learning"]
         assert (learning["kind"], learning["score"]["metric"]) == ("training", "dev_em")
         assert learning["score"]["value"] == pytest.approx(0.6)
-        assert (learning["step"], learning["steps"]) == (3, 9)
+        assert (learning["step"], learning["steps"], learning["models"]) == (3, 9, ["tiny"])
 
 
 def test_a_damaged_run_does_not_hide_the_others(start: Start, settings: Settings) -> None:

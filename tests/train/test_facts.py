@@ -42,3 +42,7 @@ def test_a_list_is_noted_by_its_rows() -> None:
     assert "KVT-E12" not in told
     assert "KVT-E11" in told
     assert "KVT-E13" in told
+
+
+def test_what_nobody_knows_is_read_nowhere() -> None:
+    assert note(question("At which site is item KVT-E12 kept?", "")) is None

@@ -60,7 +60,7 @@ export interface Question {
   meta?: Record<string, any>;
 }
 
-export type Status = "queued" | "running" | "finished" | "cancelled" | "interrupted" | "failed";
+export type Status = "queued" | "running" | "unstored" | "finished" | "cancelled" | "interrupted" | "failed";
 
 /** An answer in sentences; `sources` are numbers of the episode's evidence, from 1. */
 export interface Report {
@@ -83,6 +83,10 @@ export interface Episode {
   evidence?: Evidence[];
   confidence?: number;
   supported?: boolean;
+  /** How likely it is right, in words, where that was measured. */
+  likely?: string;
+  /** For how long it has been answered so far. */
+  seconds?: number;
   report?: Report;
   stop_reason?: string;
   forced?: boolean;
@@ -156,6 +160,8 @@ export interface Summary {
   added: number;
   forced: boolean;
   scores: Record<string, number>;
+  follows?: string;
+  beside?: string;
 }
 
 export interface Page {
@@ -165,8 +171,34 @@ export interface Page {
   live?: Episode[];
 }
 
+/** What one system answered to one question. */
+export interface Cell {
+  episode: string;
+  answer: string;
+  verdict: "right" | "wrong" | "failed" | "unscored";
+  unsupported: boolean;
+  f1: number | null;
+}
+
+export interface Matrix {
+  systems: string[];
+  datasets: string[];
+  total: number;
+  counts: { "": number; wrong: number; differs: number };
+  rows: { dataset: string; id: string; question: string; expected: string[]; cells: Record<string, Cell> }[];
+}
+
 export interface Run {
   name: string;
+  kind?: "evaluation" | "training" | "asked";
+  status?: "finished" | "running" | "stopped" | "open";
+  data?: string[];
+  systems?: string[];
+  models?: string[];
+  score?: { metric: string; value: number; low?: number; high?: number; n?: number; system?: string } | null;
+  missing?: number;
+  step?: number;
+  steps?: number;
   created: number;
   episodes?: number;
   interrupted?: number;
@@ -241,12 +273,43 @@ export interface Hit {
   highlight?: { start: number; end: number };
 }
 
+export interface ModelInfo {
+  name: string;
+  model: string;
+  /** Of its endpoint; empty for a model in the server itself. */
+  address: string;
+  protocol: string;
+  prompts: string;
+  /** Why systems do not suit it, by their names. */
+  unsuited: Record<string, string>;
+}
+
+export interface SystemInfo {
+  name: string;
+  description: string;
+  searches: boolean;
+}
+
+/** What `/api/model` tells; the key itself is never sent. */
+export interface ModelChoice {
+  models: ModelInfo[];
+  set: { address: string; model: string; key: boolean; protocol: string; prompts: string } | null;
+  who_sets: "anyone" | "admin" | "nobody";
+  may_set: boolean;
+}
+
+export interface Thread {
+  turns: { asked: string; episodes: { id: string; system: string; model: string; index: string; style: string }[] }[];
+}
+
 export interface About {
   max_file: number;
   ocr: boolean;
   version: string;
   systems: string[];
   models: string[];
+  model_details: ModelInfo[];
+  system_details: SystemInfo[];
   indexes: string[];
   asks: boolean;
   read_only: boolean;

@@ -32,6 +32,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser(
         "list", help="the known models: licence, size, context, digests, sources, and what is here"
     )
+    card = actions.add_parser("card", help="a model card from training runs: data, commands, curves, dev scores")
+    card.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of subquest train, in their order")
+    card.add_argument("--name", required=True, help="the model's name")
+    card.add_argument(
+        "--adapter", type=Path, metavar="FILE", help="the adapter that is shipped: a GGUF file or a folder"
+    )
+    card.add_argument("--out", type=Path, metavar="FILE", help="a Markdown file (default: print it)")
     adapter = actions.add_parser("adapter", help="LoRA adapters")
     adapter_actions = adapter.add_subparsers(dest="adapter_action", metavar="ACTION", required=True)
     convert = adapter_actions.add_parser(
@@ -60,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
         return _get(args)
     if args.action == "list":
         return _list(args)
+    if args.action == "card":
+        return _card(args)
     return _adapter(args)
 
 
@@ -125,6 +134,26 @@ def _row(model: KnownModel) -> dict[str, Any]:
         "here": _here(model),
         "path": str(models.model_path(model.name)),
     }
+
+
+def _card(args: argparse.Namespace) -> int:
+    from ..errors import MissingDependency, UsageError
+    from ..output_file import complete_file
+
+    try:
+        from ..train.model_card import model_card
+    except ImportError as error:
+        raise MissingDependency(f"{error.name}, which training needs,", "train") from None
+    text = model_card(args.name, args.runs, args.adapter)
+    if args.out is None:
+        print(text, end="")
+        return 0
+    try:
+        with complete_file(args.out) as scratch:
+            scratch.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {args.out}: {error.strerror}") from None
+    return 0
 
 
 def _adapter(args: argparse.Namespace) -> int:

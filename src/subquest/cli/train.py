@@ -11,10 +11,12 @@ import sys
 import threading
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import MissingDependency, UsageError
+from ..masking import public
 
 if TYPE_CHECKING:
     from ..train.run import TrainRun
@@ -81,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
     monitors = Monitors(())
     if first:
         monitors = open_monitors(recipe, args.out, sys.stdout, as_json=args.json, trackers=args.track)
+    if first:
+        _keep_command(args)
     how = {"minutes": args.minutes, "device": args.device, "say": say, "progress": monitors.status}
     try:
         with Stop(say) as stop:
@@ -98,6 +102,17 @@ def run(args: argparse.Namespace) -> int:
         return 0
     say("stopped; the same command goes on from there")
     return 128 + stop.signal
+
+
+def _keep_command(args: argparse.Namespace) -> None:
+    """Note the command in the run's folder, for its model card."""
+    words = ["subquest", "train", str(args.recipe), "--out", str(args.out)]
+    words += [word for pair in args.set for word in ("--set", pair)]
+    words += [] if args.minutes is None else ["--minutes", f"{args.minutes:g}"]
+    with suppress(FileExistsError, NotADirectoryError):  # the run says what is wrong with its folder
+        args.out.mkdir(parents=True, exist_ok=True)
+        with (args.out / "commands.txt").open("a", encoding="utf-8") as file:
+            file.write(public(shlex.join(words)) + "\n")
 
 
 def _next_steps(args: argparse.Namespace, run: TrainRun, reached: int) -> list[str]:

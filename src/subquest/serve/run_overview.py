@@ -70,7 +70,7 @@ def _overview(store: RunStore) -> Overview:
         **store.counts(),
         "settings": settings,
         "kind": kind,
-        "data": sorted({summary.dataset for summary in summaries} - {""}),
+        "data": sorted({summary.dataset for summary in summaries} - {""}) if kind != "asked" else [],
         "systems": sorted({summary.system for summary in summaries}),
         "models": sorted({summary.model for summary in summaries} - {""}) or [str(settings.get("model") or "")],
         "updated": max((summary.added for summary in summaries), default=store.created),
@@ -115,16 +115,19 @@ def _learnt(store: RunStore) -> Overview:
         step = max(step, at)
     metric = next((name for name in LEARNT if name in newest), "")
     score = {"metric": metric, "value": newest[metric]} if metric else None
-    return {"score": score, "step": step, "steps": _steps(store.path.parent)}
+    recipe = _recipe(store.path.parent)
+    steps, model = (recipe.get(table, {}).get(name) for table, name in (("optimiser", "steps"), ("model", "path")))
+    found: Overview = {"score": score, "step": step, "steps": steps if isinstance(steps, int) else 0}
+    return {**found, "models": [Path(model).name]} if isinstance(model, str) else found
 
 
-def _steps(folder: Path) -> int:
-    """How many steps the recipe of a training run asks for; 0 if it does not say."""
+def _recipe(folder: Path) -> dict[str, dict[str, Any]]:
+    """The tables of a training run's recipe; empty if it cannot be read."""
     try:
-        steps = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["optimiser"]["steps"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
-    return steps if isinstance(steps, int) else 0
+        found = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: table for name, table in found.items() if isinstance(table, dict)} if isinstance(found, dict) else {}
 
 
 def _status(run: Overview, changed: float) -> str:

@@ -93,6 +93,8 @@ def read(question: Question, fact: Fact, text: str) -> Found | None:
     Where a data set does not say which passage supports which step, any of the question's supporting passages will
     do that states the answer word for word.
     """
+    if not fact.answer:  # nobody knows it: no passage states it
+        return None
     supports = {fact.support} if fact.support else set(question.supporting_titles)
     for title, body in _DOCUMENT.findall(text):
         if title.strip() not in supports:

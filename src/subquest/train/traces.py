@@ -69,6 +69,16 @@ class TraceSet:
     def __len__(self) -> int:
         return len(self.counts)
 
+    def counts_by_name(self) -> dict[str, Any]:
+        """How much there is to learn from, for people."""
+        return {
+            "traces": len(self),
+            "tokens": len(self.ids),
+            "learnt": int(self.actions.sum()),
+            "made_by": dict(self.made_by),
+            "rejected": dict(self.rejected),
+        }
+
     def batch(self, episodes: Sequence[int]) -> Batch:
         """The chosen episodes as one packed batch in which every action token weighs the same."""
         import numpy as np

@@ -79,6 +79,13 @@ function Chart(props: { name: string; series: Series[] }) {
   );
 }
 
+const DECISIVE = ["reward", "dev_em", "dev_f1", "dev_judge", "dev_reward", "dev_loss"];
+
+/** The curves that say whether a model learns, reward first, and the others. */
+export function decisive(names: string[]): [string[], string[]] {
+  return [DECISIVE.filter((name) => names.includes(name)), names.filter((name) => !DECISIVE.includes(name))];
+}
+
 const GROUPS: [string, RegExp][] = [
   ["Reward", /^reward/],
   ["Answers", /^(dev|em$|f1$|forced|failed|cem)/],
@@ -91,6 +98,6 @@ export function grouped(names: string[]): [string, string[]][] {
   const out = new Map<string, string[]>([...GROUPS.map(([name]) => [name, []] as [string, string[]]), ["Rollouts", []]]);
   for (const name of names) out.get(GROUPS.find(([, pattern]) => pattern.test(name))?.[0] ?? "Rollouts")!.push(name);
   out.get("Policy")!.sort((a, b) => Number(/loss/.test(b)) - Number(/loss/.test(a)));
-  const order = ["Reward", "Policy", "Answers", "Rollouts", "Time"];
+  const order = ["Reward", "Answers", "Policy", "Rollouts", "Time"];
   return order.map((name) => [name, out.get(name)!] as [string, string[]]).filter(([, found]) => found.length);
 }

@@ -6,6 +6,7 @@ import { Boundary, Chip, Ending, Notice, useLoaded } from "../parts/common";
 import { Costs } from "../parts/costs";
 import { Lanes } from "../parts/lanes";
 import { Memory } from "../parts/memory";
+import { Unstored } from "../parts/storage";
 import { ContextStory } from "../parts/story";
 import { ContextText } from "../parts/text";
 import { Tokens } from "../parts/tokens";
@@ -60,9 +61,10 @@ export function TraceView(props: { run: string; id: string; query: URLSearchPara
 function Loaded(props: { run: string; id: string; query: URLSearchParams; episode: Episode; trace: Trace; given?: Episode }) {
   const { episode, trace, query } = props;
   const over = episode.status !== "running" && episode.status !== "queued";
+  const stored = over && episode.status !== "unstored";
   const chosen = query.get("c") ?? trace.roots[0]?.id ?? "";
   const hasMemory = trace.events.some((e) => e.kind === "memory");
-  const tabs = TABS.filter((name) => (name !== "memory" || hasMemory) && (name !== "tokens" || (over && !props.given)));
+  const tabs = TABS.filter((name) => (name !== "memory" || hasMemory) && (name !== "tokens" || (stored && !props.given)));
   const tab = (tabs as readonly string[]).includes(query.get("tab") ?? "") ? (query.get("tab") as Tab) : "story";
   const event = query.get("e") ?? "";
   const context = trace.contexts.get(chosen);
@@ -120,11 +122,13 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
             <button class="quiet" onClick={() => void save(`${placeOf(props.run, props.id)}/html`, `trace-${props.id}.html`)}>Save as a file</button>
           )}
         </div>
+        {episode.status === "unstored" && <Unstored />}
         {over && (
           <Answer
             answer={episode.answer ?? ""}
             evidence={episode.evidence ?? []}
             confidence={episode.confidence}
+            likely={episode.likely}
             supported={episode.supported}
             forced={episode.forced}
             ending={episode.stop_reason ?? episode.status}
@@ -139,7 +143,7 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
         {(episode.errors ?? []).map((failure, i) => (
           <Notice key={i} kind="error">{failure.where}: {failure.message}</Notice>
         ))}
-        {over && !props.given && <Siblings run={props.run} id={props.id} />}
+        {stored && !props.given && <Siblings run={props.run} id={props.id} />}
       </header>
       <div class="split">
         <Tree trace={trace} over={over} selected={chosen} onSelect={(id) => show({ c: id, e: "" }, false)} />
