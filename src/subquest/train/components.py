@@ -28,13 +28,13 @@ from .policy import Policy
 from .recipe import ModelPart, Recipe
 
 
-def load_source(path: str, texts: Sequence[str] = ()) -> Source:
+def load_source(path: str, texts: Sequence[str] = (), *, weights: bool = True) -> Source:
     """The base model a recipe names. `random:FAMILY` is a tiny untrained one whose tokenizer fits `texts`."""
     if path.startswith("random:"):
         from .random_model import tiny_source
 
         return tiny_source(path.removeprefix("random:"), texts)
-    return load(resolve(path))
+    return load(resolve(path), weights=weights)
 
 
 def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: int) -> Policy:

@@ -92,6 +92,7 @@ async def train(
             say(f"training questions without a gold {'plan' if plans else 'answer'} are left out: {missing}")
         training = draw_sample(scored, recipe.sample, recipe.seed)
         say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
+        say(f"training on {torch.cuda.get_device_name(place) if place.type == 'cuda' else _without_gpu()}")
         documents = merge_documents({d.id: d for d in material.documents}, dev.documents, "dev")
         for id in dev.withheld | material.withheld:
             documents.pop(id, None)
@@ -178,6 +179,12 @@ def _device(name: str) -> torch.device:
     return torch.device("cuda", Ranks.local())
 
 
+def _without_gpu() -> str:
+    """The CPU, and why, where a GPU is there that torch cannot use: its driver may be down or too old."""
+    there = torch.version.cuda is not None and any(Path("/dev").glob("nvidia[0-9]*"))
+    return "the CPU" + ", although there is a GPU: torch cannot use it (nvidia-smi may say why)" * there
+
+
 def _taught(recipe: Recipe, source: Source, run: TrainRun) -> TraceSet:
     """The gold traces of a run. Traces reworded by a teacher are kept in its folder, named by what they were made from:
     asked again, the teacher would write something else, and a position in the order of traces would mean other ones."""
@@ -218,7 +225,7 @@ def prepare(recipe: Recipe, file: Path) -> str:
         )
     if file.is_dir():
         raise UsageError(f"{file} is a folder; name a file for the traces")
-    source = load_source(recipe.model.path)
+    source = load_source(recipe.model.path, weights=False)  # only its words and its window are needed
     traces = gold_traces(replace(recipe, traces=()), source, workers=os.cpu_count() or 1)
     replace(traces, opening=opening_of(traces, source)).save(file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
