@@ -34,7 +34,7 @@ _GENRES: dict[str, tuple[str, ...]] = {
     "team": ("a memo on the teams", "a page of the staff handbook"),
     "people": ("a note of the personnel office", "an article of the staff newsletter", "a mail to all staff"),
 }
-_TONES = ("plain and brief", "formal", "friendly", "dry, with short sentences", "lively", "in the style of an office")
+_TONES = ("plain", "formal", "friendly", "dry", "lively", "brief")
 _FORMS: dict[Form, str] = {
     "md": "Write Markdown with a title and short sections.",
     "html": "Write HTML: an h1, then p and ul elements. No styles, no scripts.",
@@ -158,9 +158,10 @@ def prompt(organisation: Organisation, paper: Paper, tone: str) -> str:
     """What the model is asked to write."""
     facts = "\n".join(f"- {line}" for line in (*(f.statement for f in paper.facts), *paper.extra))
     return (
-        f"{organisation.name} is {organisation.sector}. Write {paper.kind}: {paper.title}. Tone: {tone}.\n"
-        f"It states each of these facts once, with names, numbers and dates exactly as they stand here:\n{facts}\n"
-        "Add a few sentences that fit such a paper, but no other names, numbers, dates, times, sums or places. "
+        f"{organisation.name} is {organisation.sector}. Write {paper.kind}, {paper.title}, in a {tone} tone.\n"
+        "It states each of these facts once, in sentences of your own, with names, numbers and dates exactly as they "
+        f"stand here:\n{facts}\n"
+        "Add a few sentences that fit such a paper, but no other names, numbers, dates, times, sums, places or jobs. "
         f"No placeholders in brackets. {_FORMS[paper.form]} Write 60 to 120 words, then stop."
     )
 
