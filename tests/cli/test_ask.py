@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -295,7 +296,9 @@ def test_how_likely_an_answer_is_right_is_measured_on_a_run_and_said(
     assert main([*ask, "--quiet"]) == 0
     assert "probably right: 73% of answers like this one were right on dev questions" in capsys.readouterr().out
     assert main([*ask, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["likely"].startswith("probably right")
+    told = json.loads(capsys.readouterr().out)
+    assert told["likely"].startswith("probably right")
+    assert re.fullmatch(r"dev; n=24; \d{4}-\d\d-\d\d", told["calibration"])
     assert main([*ASK, "--quiet", "--calibration", "calibration.json"]) == 1  # the script has no planner
     (place / "calibration.json").write_text("{")
     assert main(ask) == 2
@@ -305,3 +308,43 @@ def test_how_likely_an_answer_is_right_is_measured_on_a_run_and_said(
     assert main(["eval", "few.jsonl", *model, "--out", "few"]) == 0
     assert main(["runs", "calibrate", "few", "--out", "few.json"]) == 2
     assert not (place / "few.json").exists()
+    assert main(["runs", "calibrate", "run", "few", "--out", "both.json"]) == 0
+    assert "(n=27)" in capsys.readouterr().out, "runs are taken together"
+
+
+def test_a_calibration_beside_an_adapter_is_found_and_holds_for_no_other(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from subquest.metrics.confidence import own_calibration
+
+    rows = [{"id": f"q{n}", "question": f"Is {n} a number?", "answers": ["yes"]} for n in range(24)]
+    (place / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    script(place, *[("answerer", "<answer>yes</answer>")] * 24)
+    assert main(["eval", "dev.jsonl", "--model", "scripted:script.jsonl", "--system", "direct", "--out", "run"]) == 0
+    assert main(["runs", "calibrate", "run", "--for", "mine.gguf"]) == 2
+    assert "--for mine.gguf: no such adapter or model" in capsys.readouterr().err
+    adapter = place / "mine.gguf"
+    adapter.write_bytes(b"GGUF one")
+    assert main(["runs", "calibrate", "run", "--for", "mine.gguf"]) == 0
+    assert (place / "mine.calibration.json").is_file()
+    for model in ("embedded", "gguf:base.gguf", "torch:base"):
+        found = own_calibration(model, str(adapter))
+        assert found is not None
+        assert found.measured is not None
+        assert (found.measured.data, found.measured.n) == (("dev",), 24)
+    assert own_calibration(f"gguf:{adapter}", None) is not None, "or of a model without an adapter"
+    assert own_calibration("openai:gpt-5", str(adapter)) is None
+    assert own_calibration("embedded", "none") is None
+    assert own_calibration({"": "embedded"}, None) is None
+    adapter.write_bytes(b"GGUF two")
+    assert own_calibration("embedded", str(adapter)) is None, "it was measured with other weights"
+
+
+def test_a_calibration_that_ships_is_of_the_adapter_that_ships() -> None:
+    """After another adapter: measure it again (docs/evaluation.md), or remove the file."""
+    from subquest.metrics.confidence import calibration_place, own_calibration
+    from subquest.models import default_adapter
+
+    adapter = default_adapter()
+    if adapter is not None and calibration_place(adapter).exists():
+        assert own_calibration("embedded", None) is not None

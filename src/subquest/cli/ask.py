@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ..errors import UsageError
 from ..events import Event
 from ..output_file import check_output, complete_file
@@ -66,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     from ..assemble import open_agent
     from ..codec import to_dict
     from ..exports import check_export, write_export
-    from ..metrics.confidence import likely, read_calibrations
+    from ..metrics.confidence import likely, own_calibration, read_calibrations
     from ..record import checked_question
     from .terminal import printable
     from .tree import display
@@ -79,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
 
     config = config_from(args)
     spec = spec_from(args, config).replace(style=config.style or "short")
-    calibrations = read_calibrations(config.calibration) if config.calibration else None
+    given = config.calibration
+    calibrations = read_calibrations(given) if given else own_calibration(spec.model, spec.engine.adapter)
     refuse_no_index(spec)
     warn_of_untrained([spec.system], spec.model)
     warn_of_untrained_tools(spec)
@@ -97,13 +100,19 @@ def run(args: argparse.Namespace) -> int:
     else:
         with display() as view:
             episode = asyncio.run(solve(view.add))
+    how_likely = likely(episode, calibrations)
+    if how_likely and calibrations is not None:
+        episode = replace(
+            episode, settings={**episode.settings, "likely": how_likely, "calibration": calibrations.about}
+        )
     unwritten = [_write(args.trace, lambda path: _write_trace(episode, path))] if args.trace else []
     unwritten += [_write(path, lambda path: write_export(episode, path)) for path in args.out]
     unwritten = [problem for problem in unwritten if problem]
     if args.json:
-        print(json.dumps(summary(episode) | {"likely": likely(episode, calibrations)}, ensure_ascii=False))
+        about = {"likely": how_likely, "calibration": calibrations.about if calibrations else ""}
+        print(json.dumps(summary(episode) | about, ensure_ascii=False))
     elif not args.events:
-        _print_answer(episode, streamed=args.quiet, likely=likely(episode, calibrations))
+        _print_answer(episode, streamed=args.quiet, likely=how_likely)
     for failure in episode.errors:
         print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
     for problem in unwritten:

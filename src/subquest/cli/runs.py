@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     export.add_argument("run")
     export.add_argument("--out", default="-", metavar="FILE", help="where to (default: standard output)")
     calibrate = actions.add_parser("calibrate", help="measure how often answers are right, for `ask` to say in words")
-    calibrate.add_argument("run", help="an evaluated run over dev questions")
-    calibrate.add_argument("--out", default="calibration.json", metavar="FILE", help="default: calibration.json")
+    calibrate.add_argument("runs", nargs="+", metavar="RUN", help="evaluated runs over dev questions")
+    place = calibrate.add_mutually_exclusive_group()
+    place.add_argument("--out", default="calibration.json", metavar="FILE", help="default: calibration.json")
+    place.add_argument(
+        "--for",
+        dest="weights",
+        type=Path,
+        metavar="ADAPTER",
+        help="put it beside the adapter (or GGUF model) that answered, where `ask` finds it by itself",
+    )
     restore = actions.add_parser("import", help="create a run from exported JSON lines")
     restore.add_argument("file")
     restore.add_argument("--out", required=True, metavar="RUN")
@@ -54,17 +63,22 @@ def _calibrate(args: argparse.Namespace) -> int:
     from ..codec import to_dict
     from ..errors import UsageError
     from ..evaluate.result_table import Scored, scored
-    from ..metrics.confidence import FEWEST, Calibrations, Judged, calibrate
+    from ..metrics.confidence import FEWEST, Calibrations, Judged, Measured, calibrate, calibration_place
+    from ..models import file_digest
     from ..runs import RunStore
 
-    out = Path(args.out)
+    weights = args.weights
+    if weights is not None and not weights.exists():
+        raise UsageError(f"--for {weights}: no such adapter or model")
+    out = calibration_place(weights) if weights is not None else Path(args.out)
     check_output(out, "json")
     groups: dict[tuple[str, str], list[Scored]] = {}
-    with RunStore.open(args.run) as store:
-        models = {summary.id: summary.model for summary in store.summaries()}
-        for row in scored(store):
-            if "em" in row.scores:
-                groups.setdefault((row.system, models[row.episode]), []).append(row)
+    for run in args.runs:
+        with RunStore.open(run) as store:
+            models = {summary.id: summary.model for summary in store.summaries()}
+            for row in scored(store):
+                if "em" in row.scores and not row.scores.get("no_answer"):
+                    groups.setdefault((row.system, models[row.episode]), []).append(row)
     found = []
     for (system, model), rows in groups.items():
         answers = [
@@ -81,10 +95,17 @@ def _calibrate(args: argparse.Namespace) -> int:
         shares = (f"{kinds[c.supported]} answers right {c.share:.0%} (n={c.n})" for c in fitted.curves)
         print(f"{system} on {model}: {', '.join(shares) or f'fewer than {FEWEST} answers of a kind: left out'}")
     if not found:
-        raise UsageError(f"{args.run}: no system has {FEWEST} scored answers of a kind; evaluate more dev questions")
+        names = ", ".join(args.runs)
+        raise UsageError(f"{names}: no system has {FEWEST} scored answers of a kind; evaluate more dev questions")
+    known = {(each.system, each.model) for each in found}
+    rows = [row for key, some in groups.items() if key in known for row in some]
+    data = tuple(sorted({row.dataset for row in rows}))
+    digest = file_digest(weights) if weights is not None and weights.is_file() else ""
+    measured = Measured(data, len(rows), time.strftime("%Y-%m-%d", time.gmtime()), digest)
     with complete_file(out) as scratch:
-        scratch.write_text(json.dumps(to_dict(Calibrations(tuple(found)))), encoding="utf-8")
-    print(f"written to {out}; use it with: subquest ask --calibration {out}")
+        scratch.write_text(json.dumps(to_dict(Calibrations(tuple(found), measured))), encoding="utf-8")
+    hint = "ask uses it by itself" if weights is not None else f"use it with: subquest ask --calibration {out}"
+    print(f"written to {out}; {hint}")
     return 0
 
 

@@ -124,10 +124,11 @@ def _loop_factory() -> Any:
 
 
 def settings_from_args(args: argparse.Namespace) -> Settings:
-    from ..metrics.confidence import read_calibrations
+    from ..metrics.confidence import own_calibration, read_calibrations
     from ..serve.settings import Settings
 
-    calibration = config_from(args).calibration
+    config = config_from(args)
+    calibration, model = config.calibration, config.model or "embedded"
     for name in ("running", "queued", "asks_per_minute"):
         if getattr(args, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be 1 or more")
@@ -144,7 +145,7 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
         model_form=not args.no_model_form,
         allowed_hosts=tuple(args.allow_host),
         proxies=tuple(args.proxy),
-        calibrations=read_calibrations(calibration) if calibration else None,
+        calibrations=read_calibrations(calibration) if calibration else own_calibration(model, config.engine.adapter),
         running=args.running,
         queued=args.queued,
         asks_per_minute=args.asks_per_minute,

@@ -1,7 +1,7 @@
 """A confidence in words, calibrated: how often answers like this one were right on dev questions.
 
 What a system says about its certainty (the probability of its tokens, a share of votes, nothing at all) is no chance of
-being right. A *calibration* is fitted on an evaluated run, for each system and model: supported answers and unsupported
+being right. A *calibration* is fitted on evaluated runs, for each system and model: supported answers and unsupported
 ones are kept apart, and in each group the share of right answers is a function of the confidence that never falls
 (isotonic regression, by pooling adjacent violators). Without confidences it is the share of the group.
 """
@@ -9,13 +9,14 @@ ones are kept apart, and in each group the share of right answers is a function 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ..codec import Record, checked
 from ..errors import UsageError
 from ..input_file import read_json
+from ..models import default_adapter, file_digest
 from ..record import Episode
 
 FEWEST = 20
@@ -63,10 +64,30 @@ class SystemCalibration(Record):
         return curve.chance(confidence) if curve is not None else None
 
 
+class Measured(Record):
+    """On what a calibration was measured."""
+
+    data: tuple[str, ...]
+    """Names of the question sets."""
+    n: int
+    """Answers of all systems."""
+    date: str
+    adapter: str = ""
+    """SHA-256 of the adapter, or of the model's file, that answered: the calibration holds for no other."""
+
+
 class Calibrations(Record):
     """What a calibration file holds."""
 
     systems: tuple[SystemCalibration, ...] = ()
+    measured: Measured | None = None
+    """None in files of earlier versions."""
+
+    @property
+    def about(self) -> str:
+        """`worlds, hotpotqa; n=160; 2026-11-01`, for records; empty where it is not known."""
+        found = self.measured
+        return f"{', '.join(found.data)}; n={found.n}; {found.date}" if found else ""
 
     def find(self, system: str, model: str) -> SystemCalibration | None:
         return next((found for found in self.systems if (found.system, found.model) == (system, model)), None)
@@ -84,6 +105,36 @@ def read_calibrations(path: str | Path) -> Calibrations:
     except UsageError as error:
         raise UsageError(f"{error}; make one with: subquest runs calibrate") from None
     return checked(Calibrations, data, f"the calibration {path}")
+
+
+def calibration_place(weights: Path) -> Path:
+    """Where the calibration of an adapter or a model is: beside its file, or in its folder."""
+    return weights / "calibration.json" if weights.is_dir() else weights.with_name(f"{weights.stem}.calibration.json")
+
+
+def own_calibration(model: str | Mapping[str, str], adapter: str | None) -> Calibrations | None:
+    """The calibration that came with the adapter, or the model, that `--model` and `--adapter` name.
+
+    None if there is none, or if it was measured with other weights.
+    """
+    weights = _weights(model, adapter) if isinstance(model, str) else None
+    if weights is None or not calibration_place(weights).is_file():
+        return None
+    found = read_calibrations(calibration_place(weights))
+    if found.measured is None or weights.is_dir() or found.measured.adapter == file_digest(weights):
+        return found
+    return None
+
+
+def _weights(model: str, adapter: str | None) -> Path | None:
+    """The file or folder that a calibration belongs to: the adapter, or the model without one."""
+    kind, _, place = model.partition(":")
+    shipped = model in ("embedded", "torch:smollm2")
+    if adapter not in (None, "", "none", "default"):
+        return Path(adapter) if shipped or kind in ("gguf", "torch") else None
+    if shipped:
+        return default_adapter() if adapter != "none" else None
+    return Path(place) if kind in ("gguf", "torch") and Path(place).exists() else None
 
 
 def likely(episode: Episode, calibrations: Calibrations | None) -> str:
