@@ -80,6 +80,7 @@ soak: install
 # The pictures in docs/images, from a real server in a real browser.
 screenshots: install
 	$(BIN)/python scripts/screenshots
+	$(BIN)/python scripts/readme-picture
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -89,7 +89,7 @@ def compare(
 
 
 def _check_search(spec: AgentSpec) -> None:
-    if spec.index is None and needs_search(spec.system):
+    if spec.index is None and not spec.tools and needs_search(spec.system):
         raise UsageError(
             f"{spec.system} searches, and there is nothing to search: give index=PATH (make one with: "
             "subquest index build FOLDER --out docs.sq), or use system='direct', which answers from memory"

@@ -147,6 +147,24 @@ async def test_python_users_give_functions_and_servers(place: Path) -> None:
             pass
 
 
+def test_more_tools_than_endpoints_take_are_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [",".join(f"tool_{n}" for n in range(start, start + 60)) for start in (0, 60, 120)]
+    many = [SAY.replace("mcp:", f"mcp[{some}]:").replace("plain", "many") for some in names]
+    assert main(["doctor", *(word for tool in many for word in ("--tools", tool))]) == 2
+    assert "180 tools are more than a model can be given, 128: choose some" in capsys.readouterr().err
+
+
+def test_ask_in_one_call(place: Path) -> None:
+    def double(number: int) -> int:
+        """Twice a number."""
+        return 2 * number
+
+    episode = sq.ask(QUESTION, model="scripted:script.jsonl", tools=[double, SAY])
+    assert [e.data["output"] for e in episode.events if e.kind == "code"] == ["42", "said"]
+    with pytest.raises(UsageError, match="there is nothing to search"):
+        sq.ask(QUESTION, model="scripted:script.jsonl")
+
+
 async def test_a_server_gives_tools_to_the_systems_that_can_call_them(place: Path) -> None:
     spec = AgentSpec(model="scripted:script.jsonl", tools=[SAY, "mine.py:double"], tool_options=ToolOptions(calls=3))
     async with open_agents(

@@ -136,3 +136,11 @@ def test_calls_that_a_server_streams_under_one_index_stay_apart() -> None:
         ("a", "search", '{"query": "one"}'),
         ("b", "search", '{"query": "two"}'),
     ]
+
+
+@pytest.mark.parametrize("token", ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "</s>", "<end_of_turn>\n"])
+def test_a_models_end_of_turn_is_no_part_of_its_text(token: str) -> None:
+    """vLLM leaves it in the text of a request with tools."""
+    assert ending(Reply(f"Action: Finish[Boston]{token}", "stop"), (), server_tells=True)[0] == "Action: Finish[Boston]"
+    kept = "a <|im_end|> in the middle, <|end_call_subtask|>"
+    assert ending(Reply(kept, "stop"), (), server_tells=True)[0] == kept

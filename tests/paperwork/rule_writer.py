@@ -58,6 +58,11 @@ def write(context: Context) -> str:
         return answer(user)
     if "to stand above its table" in user:
         return "This table helps colleagues. Tell the office of any mistakes."
+    return write_paper(user)
+
+
+def write_paper(user: str) -> str:
+    """Each fact in a paragraph of its own, and some words around them."""
     html = "Write HTML" in user
     lines = [f"<p>{s}</p>" if html else s for s in (*statement_sentences(user), *FILLER)]
     return "\n\n".join(lines)

@@ -14,7 +14,7 @@ from subquest.errors import UsageError
 from subquest.paperwork import fact_check
 from subquest.paperwork.writing import JOURNAL, Written, parse_vocabulary, read_journal, totals, write_organisations
 
-from .rule_writer import VOCABULARY, rule_writer, statement_sentences
+from .rule_writer import VOCABULARY, rule_writer, statement_sentences, write_paper
 
 
 def write(out: Path, count: int = 1, **options: object) -> list[Written]:
@@ -31,8 +31,9 @@ def test_every_fact_of_a_kept_paper_stands_in_its_text(tmp_path: Path) -> None:
         assert not any(fact.held_back for fact in paper.facts)
     types = {q.type for q in one.questions}
     assert {"single", "bridge", "comparison", "sum", "difference", "list", "count", "unanswerable"} <= types
-    # the rules cannot follow a chain, so a chain keeps its plain wording: nobody could tell what the other means
-    assert all(bool(q.plain) == (q.type != "bridge") for q in one.questions)
+    # the rules follow no chain and compare nothing, so such questions keep their plain wording: it was not understood
+    hard = ("bridge", "comparison", "bridge-comparison")
+    assert all(bool(q.plain) == (q.type not in hard) for q in one.questions)
 
 
 def test_a_paper_that_loses_a_fact_is_left_out_and_nothing_is_asked_about_it(tmp_path: Path) -> None:
@@ -50,24 +51,33 @@ def test_a_paper_that_loses_a_fact_is_left_out_and_nothing_is_asked_about_it(tmp
 
 
 @pytest.mark.parametrize(
-    ("added", "reason"),
-    [
-        ("It took 14 people to do this.", fact_check.NUMBER),
-        ("The next date is in October.", fact_check.NUMBER),
-        ("The work was praised by Alice Johnson of the board.", fact_check.NAME),
-        ("Signed, [Your Name]", fact_check.PLACEHOLDER),
-    ],
+    "added", ["It took 14 people.", "The next one is in October.", "We thank our friend Alice Johnson.", "[Your Name]"]
 )
-def test_a_paper_that_adds_something_is_refused(tmp_path: Path, added: str, reason: str) -> None:
+def test_sentences_that_add_something_do_not_reach_a_paper(tmp_path: Path, added: str) -> None:
     def add(context: Context, reply: str) -> str:
         return f"{reply}\n\n{added}" if "It states each of these facts" in context.messages[-1].content else reply
 
     (one,) = write(tmp_path, change=add)
-    refused = totals([one])[1]
-    written = [k for k in refused if k.startswith("paper") and "introduction" not in k]
-    assert written
-    assert all(k.endswith(reason) for k in written)
-    assert all(paper.form == "csv" or "|" in paper.text or "<table>" in paper.text for paper in one.papers)
+    assert len(one.papers) > 15
+    assert not any(added in paper.text for paper in one.papers)
+
+
+def test_a_refused_paper_is_written_again_with_advice(tmp_path: Path) -> None:
+    """The first attempt forgets every first fact; the second is told which."""
+
+    def forget_once(context: Context, reply: str) -> str:
+        user = context.messages[-1].content
+        told = statement_sentences(user)
+        if told and len(context.messages) == 2 and "It states each of these facts" in user:
+            return reply.replace(told[0], "Something happened.")
+        if "Write the whole paper again." in user:
+            assert context.messages[2].role == "assistant"
+            return write_paper(context.messages[1].content)
+        return reply
+
+    (one,) = write(tmp_path, change=forget_once)
+    assert sum(fact_check.LOST in reason for reason in one.refused) > 5
+    assert len(one.papers) > 20
 
 
 def test_a_paper_that_swaps_two_subjects_is_noticed_by_the_reader(tmp_path: Path) -> None:

@@ -235,6 +235,10 @@ def test_places() -> None:
     assert address.address.headers == {"Authorization": "Bearer abcdefgh-1"}
     assert address.address.query == {"team": "7"}
     assert masking.mask("abcdefgh-1") == "[secret]"
+    read_place("mcp:FOLDER=/srv/towns-and-ferries WEATHER_KEY=k-of-the-weather server", env)
+    assert masking.mask("/srv/towns-and-ferries k-of-the-weather") == "/srv/towns-and-ferries [secret]"
+    with pytest.raises(UsageError, match=r"key=\[secret\] https://host.example"):
+        read_place("mcp:key=k-of-the-other-host https://host.example/mcp more", env)
     assert is_mcp("mcp[a]:x")
     assert not is_mcp("mine.py:f")
 
@@ -259,6 +263,13 @@ def test_what_is_no_place_is_refused(text: str, message: str) -> None:
 async def test_a_program_that_is_not_there_is_named() -> None:
     with pytest.raises(UsageError, match="the program 'no-such-program' cannot be started: No such file or directory"):
         async with opened("mcp:no-such-program --fast"):
+            pass
+
+
+async def test_without_the_sdk_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(UsageError, match=r"is not installed. Install it with: pip install 'subquest\[mcp\]'"):
+        async with opened(hostile("plain")):
             pass
 
 

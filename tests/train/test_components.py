@@ -19,6 +19,7 @@ from subquest.retrieval.index import Index
 from subquest.retrieval.remote import RemoteSearch
 from subquest.systems.decor.reward import DECORReward
 from subquest.train.components import make_engine, make_frozen, make_policy, make_reward, make_system
+from subquest.train.launch import _without_gpu
 from subquest.train.lora import LoraSettings, save_adapter
 from subquest.train.policy import Policy
 from subquest.train.random_model import tiny_source
@@ -151,3 +152,12 @@ def test_a_compressor_is_decors_alone(tmp_path: Path) -> None:
     recipe = Path(__file__).parents[2] / "recipes" / "coda-peco-smoke.toml"
     with pytest.raises(ConfigError, match="coda has no memory to compress"):
         load_recipe(recipe, {"compressor": "embedded"})
+
+
+def test_a_gpu_that_torch_cannot_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken driver makes torch fall back silently, to a run a thousand times slower."""
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: iter([self / "nvidia0"]))
+    assert "although there is a GPU" in _without_gpu()
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert _without_gpu() == "the CPU"

@@ -12,10 +12,12 @@ import pytest
 import torch
 
 from subquest.cli import main
+from subquest.engine.torch import loader
 from subquest.errors import ConfigError, DataError
 from subquest.runs import RunStore
 from subquest.train.batch import Rollout, pack
 from subquest.train.components import load_source
+from subquest.train.launch import prepare
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import load_recipe
 from subquest.train.traces import TraceSet, _pool, gold_traces, join, opening_of, traces_of
@@ -179,3 +181,14 @@ def test_a_slice_without_an_evaluation_leaves_weights_too(tmp_path: Path) -> Non
     assert not (tmp_path / "best").exists()
     assert (tmp_path / "last" / "adapter_model.safetensors").is_file()
     assert (tmp_path / "last" / "step.json").read_text() == '{"step": 0}'
+
+
+def test_traces_are_prepared_without_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large model takes gigabytes, and only its vocabulary and window are needed."""
+    monkeypatch.setattr(loader, "values", lambda *a: pytest.fail("the weights were read"))
+    assert not load_source("smollm2", weights=False).state
+    (tmp_path / "r.toml").write_text(
+        'name = "x"\nkind = "sft"\nsystem = "direct"\n[model]\npath = "smollm2"\n'
+        '[[data]]\nquestions = "world:seed=1,articles=160,questions=4"\n'
+    )
+    assert "4 gold traces" in prepare(load_recipe(tmp_path / "r.toml"), tmp_path / "traces.xz")

@@ -68,6 +68,11 @@ export async function remove<T>(path: string): Promise<T> {
   return (await request(path, { method: "DELETE" })).json();
 }
 
+export async function put<T>(path: string, body: unknown): Promise<T> {
+  const init = { method: "PUT", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  return (await request(path, init)).json();
+}
+
 /** Fetch something and hand it to the browser to save; a plain link could not show the token. */
 export async function save(path: string, name: string): Promise<void> {
   const url = URL.createObjectURL(await (await request(path)).blob());
@@ -78,8 +83,18 @@ export async function save(path: string, name: string): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Follow an episode's events until it is over; a lost connection is taken up where it was. */
-export async function follow(path: string, onEvents: (events: Event[]) => void, signal: AbortSignal): Promise<Status> {
+/** A part of the turn that a context is writing; `first` begins it. */
+export interface Piece {
+  trajectory: string;
+  text: string;
+  first: boolean;
+}
+
+/**
+ * Follow an episode's events until it is over; a lost connection is taken up where it was. `onText` gets what is being
+ * written, which the server sends if the path asks for it.
+ */
+export async function follow(path: string, onEvents: (events: Event[]) => void, signal: AbortSignal, onText?: (pieces: Piece[]) => void): Promise<Status> {
   let last = -1;
   for (let attempt = 0; ; attempt++) {
     try {
@@ -92,6 +107,7 @@ export async function follow(path: string, onEvents: (events: Event[]) => void, 
         const blocks = (rest + value).split("\n\n");
         rest = blocks.pop()!;
         const fresh: Event[] = [];
+        const pieces: Piece[] = [];
         let status: Status | undefined;
         for (const block of blocks) {
           const lines = block.split("\n");
@@ -99,6 +115,7 @@ export async function follow(path: string, onEvents: (events: Event[]) => void, 
           if (!data) continue;
           const value = JSON.parse(data.slice(6));
           if (lines.includes("event: done")) status = value.status;
+          else if (lines.includes("event: text")) pieces.push(value);
           else fresh.push(value);
         }
         if (fresh.length) {
@@ -106,6 +123,7 @@ export async function follow(path: string, onEvents: (events: Event[]) => void, 
           attempt = 0;
           onEvents(fresh);
         }
+        if (pieces.length) onText?.(pieces);
         if (status) return status;
       }
     } catch (error) {

@@ -2,9 +2,11 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, get, keep, kept, setToken } from "./api";
 import { Boundary, Notice, useLoaded } from "./parts/common";
+import { Keys } from "./parts/keys";
 import { Storage } from "./parts/storage";
 import { usePlace } from "./router";
 import "./style.css";
+import "./asking.css";
 import "./documents.css";
 import "./runs.css";
 import type { About, Episode } from "./types";
@@ -13,6 +15,7 @@ import { CompareEpisodes, CompareRuns } from "./views/compare";
 import { DocumentView } from "./views/document";
 import { IndexView } from "./views/files";
 import { Indexes } from "./views/indexes";
+import { ModelView } from "./views/model";
 import { RunView } from "./views/run";
 import { Runs } from "./views/runs";
 import { TraceView } from "./views/trace";
@@ -68,6 +71,7 @@ function App() {
           ))}
         </nav>
         <span class="grow" />
+        <Keys />
         <ThemeButton />
       </header>
       <Storage />
@@ -93,6 +97,8 @@ function App() {
           <IndexView key={path[1]} name={path[1]} about={about.data} onChange={about.reload} />
         ) : here === "indexes" ? (
           <Indexes about={about.data} onChange={about.reload} />
+        ) : here === "model" ? (
+          <ModelView onChange={about.reload} />
         ) : here === "ask" ? (
           <Ask about={about.data} id={path[1]} onChange={about.reload} />
         ) : (

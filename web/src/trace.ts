@@ -61,6 +61,8 @@ export function fold(events: Event[], episode?: Episode): Trace {
   let answer: string | null = null;
   let usage: Usage = {};
   let before: Event[] = [];
+  /** A follow-up as it was typed, and with what was said before it, as systems get it. */
+  const { asked } = episode?.question.meta ?? {}, whole = episode?.question.question;
   for (const event of events) {
     const data = event.data ?? {};
     const id = event.trajectory ?? "";
@@ -86,7 +88,7 @@ export function fold(events: Event[], episode?: Episode): Trace {
     context.events.push(event);
     if (event.kind === "open") {
       context.role = data.role ?? "";
-      context.task = data.task ?? "";
+      context.task = (data.task === whole && asked) || (data.task ?? "");
       context.prompt = data.prompt ?? [];
     } else if (event.kind === "turn") {
       context.usage = plus(context.usage, data.usage ?? {});

@@ -83,6 +83,10 @@ export interface Episode {
   evidence?: Evidence[];
   confidence?: number;
   supported?: boolean;
+  /** How likely it is right, in words, where that was measured. */
+  likely?: string;
+  /** For how long it has been answered so far. */
+  seconds?: number;
   report?: Report;
   stop_reason?: string;
   forced?: boolean;
@@ -156,6 +160,8 @@ export interface Summary {
   added: number;
   forced: boolean;
   scores: Record<string, number>;
+  follows?: string;
+  beside?: string;
 }
 
 export interface Page {
@@ -267,12 +273,43 @@ export interface Hit {
   highlight?: { start: number; end: number };
 }
 
+export interface ModelInfo {
+  name: string;
+  model: string;
+  /** Of its endpoint; empty for a model in the server itself. */
+  address: string;
+  protocol: string;
+  prompts: string;
+  /** Why systems do not suit it, by their names. */
+  unsuited: Record<string, string>;
+}
+
+export interface SystemInfo {
+  name: string;
+  description: string;
+  searches: boolean;
+}
+
+/** What `/api/model` tells; the key itself is never sent. */
+export interface ModelChoice {
+  models: ModelInfo[];
+  set: { address: string; model: string; key: boolean; protocol: string; prompts: string } | null;
+  who_sets: "anyone" | "admin" | "nobody";
+  may_set: boolean;
+}
+
+export interface Thread {
+  turns: { asked: string; episodes: { id: string; system: string; model: string; index: string; style: string }[] }[];
+}
+
 export interface About {
   max_file: number;
   ocr: boolean;
   version: string;
   systems: string[];
   models: string[];
+  model_details: ModelInfo[];
+  system_details: SystemInfo[];
   indexes: string[];
   asks: boolean;
   read_only: boolean;

@@ -9,7 +9,7 @@ from typing import Any
 from ..address import is_loopback
 from ..errors import UsageError
 from ..tools.function_tool import FunctionTool, from_function
-from ..tools.mcp_server import McpPlace, McpServer, is_mcp, read_place
+from ..tools.mcp_server import MOST_TOOLS, McpPlace, McpServer, is_mcp, read_place
 from ..tools.tool_options import ToolOptions
 
 Given = Sequence[FunctionTool | Callable[..., Any] | str]
@@ -27,6 +27,11 @@ async def open_tools(given: Given, options: ToolOptions) -> AsyncIterator[list[F
                 found += await server.tools()
             else:
                 found.append(tool)
+        if len(found) > 2 * MOST_TOOLS:
+            raise UsageError(
+                f"{len(found)} tools are more than a model can be given, {2 * MOST_TOOLS}: choose some, as in "
+                "mcp[NAME,NAME]:…"
+            )
         yield found
 
 

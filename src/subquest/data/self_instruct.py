@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -68,8 +68,10 @@ async def instruct(
     return out
 
 
-async def ask(teacher: Engine, system: str, user: str, sampling: Sampling) -> str:
-    session = await teacher.open([Message("system", system), Message("user", user)])
+async def ask(teacher: Engine, system: str, user: str, sampling: Sampling, examples: Sequence[str] = ()) -> str:
+    """One reply; `examples` are earlier turns: what was asked, what was replied, and so on."""
+    turns = [Message("assistant" if n % 2 else "user", text) for n, text in enumerate((*examples, user))]
+    session = await teacher.open([Message("system", system), *turns])
     try:
         return (await session.generate(sampling)).text
     finally:

@@ -145,7 +145,7 @@ def draw(seed: int, number: int, vocabulary: Vocabulary) -> Organisation:
         "equipment": numbered["equipment"][:-1],
         "incident": numbered["incident"][:INCIDENTS],
         "project": projects[:PROJECTS],
-        "policy": [f"version 2 of {policies[0]}", f"version 1 of {policies[0]}", f"version 1 of {policies[1]}"],
+        "policy": [f"version 1 of {policies[0]}", f"version 2 of {policies[0]}", f"version 1 of {policies[1]}"],
     }
     spare = {
         "person": people[PEOPLE + SUPPLIERS :],
@@ -179,9 +179,10 @@ def _facts(stream: RandomStream, names: dict[str, list[str]], vocabulary: Vocabu
     takers = {kind: iter(stream.shuffled(names[kind])) for kind in ("outsider", "town", "equipment")}
     for kind in ("person", "team", "site", "supplier", "contract", "equipment", "incident", "project", "policy"):
         for subject in names[kind]:
+            used = {subject}
             for relation in of_kind(kind):
                 if relation.value in ("date", "money", "number"):
-                    value = values.new(relation)
+                    value = values.new(relation, after=subject.startswith("version 2") or relation.name == "closed")
                 elif relation.value == "word":
                     value = stream.pick(vocabulary.jobs if kind == "person" else vocabulary.equipment)
                 elif kind == "supplier":
@@ -191,7 +192,8 @@ def _facts(stream: RandomStream, names: dict[str, list[str]], vocabulary: Vocabu
                 elif kind == "incident" and relation.value == "equipment":
                     value = next(takers["equipment"])
                 else:
-                    value = stream.pick([name for name in names[relation.value] if name != subject])
+                    value = stream.pick([name for name in names[relation.value] if name not in used])
+                used.add(value)
                 held = (kind, relation.name) not in STRUCTURE and stream.chance(HELD_BACK)
                 yield Fact(subject, kind, relation.name, value, held)
 
@@ -202,19 +204,22 @@ class _Values:
     def __init__(self, stream: RandomStream, currency: str) -> None:
         self._stream, self._currency = stream, currency
         self._taken: set[str] = set()
+        self._day = date(2016, 1, 1)
 
-    def new(self, relation: Relation) -> str:
+    def new(self, relation: Relation, *, after: bool) -> str:
+        """A value; with `after`, a date that follows the last one by weeks or months."""
         while True:
-            value = self._draw(relation)
+            value = self._draw(relation, after)
             if value not in self._taken:
                 self._taken.add(value)
                 return value
 
-    def _draw(self, relation: Relation) -> str:
+    def _draw(self, relation: Relation, after: bool) -> str:
         s = self._stream
         if relation.value == "date":
             low = date(2025, 7, 1) if relation.name in ("ends", "deadline") else date(2016, 1, 1)
             day = low + timedelta(s.below(1000 if low.year == 2025 else 3300))
+            day = self._day = self._day + timedelta(s.between(9, 150)) if after else day
             return f"{day.day} {day:%B} {day.year}"
         if relation.value == "money":
             return f"{self._currency}{s.between(3, 980) * s.pick((10, 50, 100, 250)) + s.pick((0, 0, 5, 40)):,}"

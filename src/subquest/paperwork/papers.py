@@ -13,8 +13,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from ..codec import Record
 from ..worlds.random_stream import RandomStream
+from .fact_check import key_of
 from .organisation import Fact, Organisation
 from .relations import of_kind
 
@@ -31,7 +34,7 @@ _GENRES: dict[str, tuple[str, ...]] = {
     "team": ("a memo on the teams", "a page of the staff handbook"),
     "people": ("a note of the personnel office", "an article of the staff newsletter", "a mail to all staff"),
 }
-_TONES = ("plain and brief", "formal", "friendly", "dry, with short sentences", "lively", "in the style of an office")
+_TONES = ("plain", "formal", "friendly", "dry", "lively", "brief")
 _FORMS: dict[Form, str] = {
     "md": "Write Markdown with a title and short sections.",
     "html": "Write HTML: an h1, then p and ul elements. No styles, no scripts.",
@@ -134,21 +137,20 @@ def _prose(organisation: Organisation) -> Iterator[Paper]:
     for policy in organisation.of_kind("policy"):
         version, _, name = policy.partition(" of ")
         facts = [f for f in _shown(organisation, "policy") if f.subject == policy]
-        older = f"version 1 of {name}" in organisation.of_kind("policy") and version == "version 2"
+        replaces = version == "version 2"
+        superseded = not replaces and f"version 2 of {name}" in organisation.of_kind("policy")
         extra = [f"It is about {organisation.topics.get(name, 'work')}."]
-        extra += [f"It replaces version 1 of {name}."] if older else []
-        superseded = f"version 2 of {name}" in organisation.of_kind("policy") and not older
-        folder = "policies/archive" if superseded else "policies"
-        file = f"{folder}/{name.removeprefix('policy ')}_v{version[-1]}"
+        extra += [f"It replaces version 1 of {name}."] if replaces else []
+        file = f"policies/{'archive/' if superseded else ''}{name.removeprefix('policy ')}_v{version[-1]}"
         made = paper("policy", file, policy[0].upper() + policy[1:], facts, policy, *extra)
-        yield Paper(**{f: getattr(made, f) for f in made.__struct_fields__} | {"names": (f"version 1 of {name}", name)})
+        yield replace(made, names=(*made.names, f"version 1 of {name}", name, version, "version 1", key_of(policy)))
     for site in organisation.of_kind("site"):
         facts = [f for f in _shown(organisation, "site") if f.subject == site]
         yield paper("site", f"sites/{site.lower().replace(' ', '_')}", site, facts, site)
     yield paper("team", "teams", "Our teams", _shown(organisation, "team"))
     people = _shown(organisation, "person", ("line manager", "joined"))
     named = organisation.of_kind("person")
-    for n, some in enumerate((named[:3], named[3:6], named[6:9]), 1):
+    for n, some in enumerate((named[:2], named[2:4], named[4:6], named[6:8]), 1):
         yield paper("people", f"news/staff_{n}", "Staff news", [f for f in people if f.subject in some])
 
 
@@ -156,9 +158,10 @@ def prompt(organisation: Organisation, paper: Paper, tone: str) -> str:
     """What the model is asked to write."""
     facts = "\n".join(f"- {line}" for line in (*(f.statement for f in paper.facts), *paper.extra))
     return (
-        f"{organisation.name} is {organisation.sector}. Write {paper.kind}: {paper.title}. Tone: {tone}.\n"
-        f"It states each of these facts once, with names, numbers and dates exactly as they stand here:\n{facts}\n"
-        "Add a few sentences that fit such a paper, but no other names, numbers, dates, times, sums or places. "
+        f"{organisation.name} is {organisation.sector}. Write {paper.kind}, {paper.title}, in a {tone} tone.\n"
+        "It states each of these facts once, in sentences of your own, with names, numbers and dates exactly as they "
+        f"stand here:\n{facts}\n"
+        "Add a few sentences that fit such a paper, but no other names, numbers, dates, times, sums, places or jobs. "
         f"No placeholders in brackets. {_FORMS[paper.form]} Write 60 to 120 words, then stop."
     )
 

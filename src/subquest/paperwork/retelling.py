@@ -1,8 +1,9 @@
 """Worlds retold: a model writes articles and questions in other words; kept only where every fact survives.
 
-An article is kept if the words that state each fact stand in it and it has no number or name that the old one lacks. A
-question and its plan are kept if the model then finds the answer of each step in the retold articles (`self_instruct`).
-What is not kept stays as it was, so a retold world holds the same facts, and `subquest world check` proves it.
+An article is kept if the words that state each fact stand in it, it has no number or name that the old one lacks, and
+at most half of its sentences are the old ones. A question is kept if it has its names, gives nothing away, and the
+model answers it rightly from the articles that support it. What is not kept stays as it was, so a retold world holds
+the same facts, and `subquest world check` proves it.
 """
 
 from __future__ import annotations
@@ -21,20 +22,30 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..data.self_instruct import ask, instruct, names_in
+from ..data.self_instruct import ANSWER, ask, mentions, names_in, same_answer
 from ..engine.interface import Engine, Sampling
 from ..errors import UsageError
 from ..output_file import complete_file
 from ..record import Question
-from ..worlds.random_stream import digest
+from ..worlds.random_stream import RandomStream, digest
 from ..worlds.world_folder import FILES, ArticleRow, FactsRow, read_articles_with_facts, read_questions
-from .fact_check import LONG, LOST, NAME, NUMBER, SHORT, holds
+from .fact_check import DIFFERENT, LONG, LOST, NAME, NUMBER, SHORT
 from .papers import unfenced
+from .writing import LEAK, MALFORMED, REWORD, REWORD_EXAMPLES, UNCHANGED
 
 RETELL = """You write an article in other words: other sentences, another order, other turns of phrase. Keep every \
 name, number and date exactly as it is written. Keep all facts and add none. Reply with the article only, without a \
 title."""
-UNCHANGED = "unchanged"
+STYLES = (
+    "a page of a guide book",
+    "a portrait in a magazine",
+    "the notes of a lecturer",
+    "a reply to a reader's letter",
+    "a plain entry of a handbook",
+    "a talk on the radio",
+)
+VERBATIM = 0.5
+"""Share of an article's sentences that may stay as they were."""
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 
 
@@ -54,9 +65,10 @@ def retelling_flaw(text: str, article: ArticleRow, facts: FactsRow) -> str:
         return SHORT
     if len(text.split()) > 2 * len(old.split()):
         return LONG
-    if " ".join(text.split()) == " ".join(old.split()):
+    told = re.split(r"(?<=[.!?])\s+", old.strip())
+    if sum(sentence in text for sentence in told) > VERBATIM * len(told):
         return UNCHANGED
-    if not holds(text, facts.name) or not all(holds(text, old[start:end]) for *_, start, end in facts.facts):
+    if any(_place(text, words) < 0 for words in (facts.name, *(old[start:end] for *_, start, end in facts.facts))):
         return LOST
     if not set(_NUMBER.findall(text)) <= set(_NUMBER.findall(old)):
         return NUMBER
@@ -67,14 +79,18 @@ def retelling_flaw(text: str, article: ArticleRow, facts: FactsRow) -> str:
 
 
 def moved(text: str, article: ArticleRow, facts: FactsRow) -> FactsRow:
-    """The facts with their places in the new text; those that the old one states with the same words share one."""
+    """The facts with their places in the new text; those that the same words state share one."""
     found = []
     for subject, relation, value, start, end in facts.facts:
-        surface = article.text[start:end]
-        at = re.search(rf"(?<![\w.,]){re.escape(surface)}(?!\w)", text)
-        first = at.start() if at else text.casefold().index(surface.casefold())
-        found.append((subject, relation, value, first, first + len(surface)))
+        at = _place(text, article.text[start:end])
+        found.append((subject, relation, value, at, at + end - start))
     return replace(facts, facts=found)
+
+
+def _place(text: str, words: str) -> int:
+    """Where words stand in a text, exactly and not as a part of others; -1 if nowhere."""
+    found = re.search(rf"(?<![\w.,]){re.escape(words)}(?![\w])(?!,\d)", text)
+    return found.start() if found else -1
 
 
 async def retell(
@@ -124,8 +140,9 @@ class _Teller:
             key = digest(self._seed, article.id, attempt) & 0x7FFFFFFF
             tokens = 120 + 3 * len(article.text.split())
             how = Sampling(max_tokens=tokens, temperature=0.7, top_p=0.95, seed=key)
+            user = f"Write it as {RandomStream(key).pick(STYLES)}.\n\n{article.title}\n\n{article.text}"
             async with self._gate:
-                reply = await ask(self._engine, RETELL, f"{article.title}\n\n{article.text}", how)
+                reply = await ask(self._engine, RETELL, user, how)
             text = unfenced(reply).strip()
             reason = retelling_flaw(text, article, facts)
             if not reason:
@@ -134,11 +151,34 @@ class _Teller:
         self.refused[f"article: {reason}"] += 1
 
     async def question(self, question: Question, texts: dict[str, str]) -> None:
+        how = Sampling(max_tokens=90, temperature=0.7, top_p=0.95, seed=digest(self._seed, question.id) & 0x7FFFFFFF)
         async with self._gate:
-            made = await instruct(self._engine, [question], texts, Sampling(max_tokens=200))
-        self.refused.update({f"question: {reason}": count for reason, count in made.refused.items()})
-        if made.kept:
-            self.questions[question.id] = made.kept[0]
+            made = " ".join((await ask(self._engine, REWORD, question.question, how, REWORD_EXAMPLES)).split())
+            reason = question_flaw(made, question)
+            if not reason:
+                articles = "\n\n".join(f"{title}\n{texts[title]}" for title in question.supporting_titles)
+                user = f"Article:\n{articles}\nQuestion: {made}"
+                reply = await ask(self._engine, ANSWER, user, Sampling(max_tokens=40))
+                found = re.search(r"<answer>(.*?)(?:</answer>|$)", reply, re.DOTALL)
+                given = found[1] if found else reply
+                reason = "" if any(same_answer(given, answer) for answer in question.answers) else DIFFERENT
+        if reason:
+            self.refused[f"question: {reason}"] += 1
+        else:
+            self.questions[question.id] = replace(question, question=made)
+
+
+def question_flaw(made: str, question: Question) -> str:
+    """Why a wording is not as good as the old one; empty where it is."""
+    if made == question.question:
+        return UNCHANGED
+    if not made.endswith("?") or made.count("?") > 2 or len(made.split()) > 80:
+        return MALFORMED
+    if any(name not in made for name in names_in(question.question)):
+        return LOST
+    answers = [*question.answers, *(step.answer for step in question.decomposition)]
+    told = [a for a in answers if len(a) > 3 and mentions(made, a) and not mentions(question.question, a)]
+    return LEAK if told else ""
 
 
 def _write(

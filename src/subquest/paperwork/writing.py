@@ -25,7 +25,7 @@ from ..errors import DataError, UsageError
 from ..input_file import parse_json
 from ..worlds.random_stream import RandomStream, digest
 from . import fact_check
-from .organisation import Fact, Organisation, Vocabulary, draw, sector_of
+from .organisation import Fact, Organisation, Thing, Vocabulary, draw, sector_of
 from .papers import SYSTEM, Paper, finished, page, plan_papers, prompt, tone, unfenced
 from .questions import Asked, Drafter, Facts
 
@@ -37,7 +37,7 @@ QUESTIONS = {
 """Questions of each type that are drawn for an organisation."""
 ATTEMPTS = 3
 """Times that a paper is written, or a question worded, before it is given up."""
-AT_ONCE = 16
+AT_ONCE = 32
 """Calls to the model that one organisation makes at once, about."""
 
 WORDS = """You invent the words of an organisation's trade, as five lines: six teams, eight job titles, eight kinds of \
@@ -61,6 +61,9 @@ REWORD_EXAMPLES = (
     "Which did we buy first, XYZ-E1 or the saw at Pell Yard?",
 )
 """Questions and wordings, in turn."""
+_NO_QUESTION = re.compile(
+    r"[\[\]{}#*]|\b(?:sorry|language model|as an ai|more information|more details)\b", re.IGNORECASE
+)
 UNCHANGED = "unchanged"
 MALFORMED = "not one question"
 LEAK = "it holds its answer, or what a step finds"
@@ -126,20 +129,20 @@ class Writer:
     async def _paper(self, organisation: Organisation, paper: Paper, refused: Counter[str]) -> Paper | None:
         if paper.text:
             return await self._with_introduction(organisation, paper, refused)
-        known = [t.name for t in (*organisation.things, *organisation.strangers) if t.kind not in ("team", "town")]
-        allowed = [*paper.names, organisation.name]
+        things = [t for t in (*organisation.things, *organisation.strangers) if t.kind not in ("team", "town")]
+        names = [*paper.names, organisation.name]
+        first = prompt(organisation, paper, tone(RandomStream(self._seed, organisation.number, paper.file)))
+        asked, before = first, tuple[str, ...]()
         for attempt in range(ATTEMPTS):
             key = digest(self._seed, organisation.number, paper.file, attempt)
-            asked = prompt(organisation, paper, tone(RandomStream(key)))
-            reply = await self._ask(SYSTEM, asked, tokens=420, seed=key)
-            text = finished(paper, reply.text)
-            reason = fact_check.LONG if reply.finish == "length" else ""
-            reason = reason or fact_check.flaw(text, paper.facts, known=known, allowed=allowed, topic=paper.topic)
+            reply = await self._ask(SYSTEM, asked, tokens=420, seed=key, examples=before)
+            text, reason = checked_paper(paper, reply, things, names)
             if not reason and not all(await asyncio.gather(*(self._reads(text, fact) for fact in paper.facts))):
                 reason = fact_check.DIFFERENT
             if not reason:
                 return replace(paper, text=text)
             refused[f"paper: {paper.kind}: {reason}"] += 1
+            asked, before = f"{advice(reason, text, paper)} Write the whole paper again.", (first, reply.text)
         return None
 
     async def _with_introduction(self, organisation: Organisation, paper: Paper, refused: Counter[str]) -> Paper:
@@ -184,26 +187,52 @@ class Writer:
         return asked
 
     async def _understood(self, text: str, asked: Asked, facts: Facts) -> bool:
-        """Whether the model answers the wording rightly from the facts it rests on, set among others of their kind.
+        """Whether the model answers the wording rightly from the facts it rests on, among others of the same things.
 
-        Only where one value is the answer: a small model computes and lists badly, however clear the question is.
+        Not where the answer is a list or must be computed: a small model does that badly, however clear the question.
         """
-        if asked.operation != ("last",) or asked.items or asked.type == "unanswerable":
+        if asked.operation[0] not in ("last", "pick", "order", "same") or asked.items or asked.type == "unanswerable":
             return True
-        needed = {key for keys in asked.needs for key in keys}
-        kinds = {(f.kind, f.relation) for key, f in facts.stated.items() if key in needed}
-        shown = [f.statement for f in facts.stated.values() if (f.kind, f.relation) in kinds]
-        user = f"Article:\n{chr(10).join(shown)}\nQuestion: {text}"
-        return await self._answers(user, asked.answers[0])
+        needed = [key for keys in asked.needs for key in keys]
+        subjects = {subject for subject, _ in needed}
+        others = [key for key in facts.stated if key[0] in subjects and key not in needed][: 2 * len(subjects)]
+        shown = sorted(facts.stated[key].statement for key in dict.fromkeys((*needed, *others)))
+        return await self._answers(f"Article:\n{chr(10).join(shown)}\nQuestion: {text}", asked.answers[0])
+
+
+def checked_paper(paper: Paper, reply: Generation, things: Sequence[Thing], names: Sequence[str]) -> tuple[str, str]:
+    """A reply as the text of a paper, and what is wrong with it.
+
+    A reply that was cut off ends with its last whole paragraph, and sentences that add something are left out.
+    """
+    written = reply.text.rpartition("\n\n")[0] if reply.finish == "length" else reply.text
+    text = finished(paper, written)
+    reason = fact_check.flaw(text, paper.facts, known=things, allowed=names, topic=paper.topic)
+    if reason in (fact_check.NUMBER, fact_check.NAME, fact_check.PLACEHOLDER):
+        text = fact_check.pruned(text, paper.facts, known=things, allowed=names, topic=paper.topic)
+        reason = fact_check.flaw(text, paper.facts, known=things, allowed=names, topic=paper.topic)
+    return text, reason
+
+
+def advice(reason: str, text: str, paper: Paper) -> str:
+    """What is told to the model about a paper that was refused."""
+    if reason == fact_check.LOST:
+        lost = " ".join(f.statement for f in fact_check.missing(text, paper.facts)) or f"Name {paper.topic}."
+        return f"These facts are missing, or not exactly as they were given: {lost}"
+    if reason == fact_check.SHORT:
+        return "It is too short: add two or three sentences."
+    if reason in (fact_check.APART, fact_check.MADE_UP, fact_check.DIFFERENT):
+        return "Say each fact in one clear sentence that names whom or what it is about."
+    return "It holds a name, number or date that was not given, or a placeholder: leave that out."
 
 
 def wording_flaw(made: str, asked: Asked, facts: Facts) -> str:
     """Why a wording is not as good as the plain one; empty where it is."""
     if made.casefold() == asked.text.casefold():
         return UNCHANGED
-    if not made.endswith("?") or made.count("?") > 2 or len(made.split()) > 60 or re.search(r"[\[\]{}#*]", made):
+    if not made.endswith("?") or made.count("?") > 2 or len(made.split()) > 60 or _NO_QUESTION.search(made):
         return MALFORMED
-    if any(_key(name) not in made for name in asked.names):
+    if any(fact_check.key_of(name) not in made for name in asked.names):
         return LOST
     old = asked.text.casefold()
     others = [t.name for t in (*facts.organisation.things, *facts.organisation.strangers) if t.kind != "team"]
@@ -220,11 +249,6 @@ def wording_flaw(made: str, asked: Asked, facts: Facts) -> str:
     )
 
 
-def _key(name: str) -> str:
-    """What a wording must keep of a name: of a version of a policy, the policy's number."""
-    return name.rpartition(" ")[2] if " of policy " in name else name
-
-
 def parse_vocabulary(text: str) -> Vocabulary:
     """The lists of a reply that are long enough, and the general ones in place of the others."""
     found: dict[str, tuple[str, ...]] = {}
@@ -236,6 +260,7 @@ def parse_vocabulary(text: str) -> Vocabulary:
             continue
         given = [re.sub(r"\s+", " ", item).strip(" .*") for item in re.split(r"[,;]", items)]
         given = [g.removesuffix(" Team").removesuffix(" team") for g in given]
+        given = [g for g in given if not fact_check.SMALL_NUMBERS & set(g.lower().split())]
         good = [g for g in given if re.fullmatch(r"[A-Za-z][A-Za-z'&-]*(?: [A-Za-z&'-]+){0,2}", g)]
         kept = dict.fromkeys(g.title() if name == "teams" else g.lower() for g in good)
         # one that stands in another could not be told from it

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..address import Address, checked_address, checked_key, is_loopback
 from ..errors import MissingDependency, ToolError, UsageError
-from ..masking import remember
+from ..masking import is_key_like, remember
 from .function_tool import BadArguments, FunctionTool
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0
 """A server has to list its tools within this; a program may be fetched from the network first."""
 MOST_TOOLS = 64
-"""Tools of one server that are given to a model."""
+"""Tools of one server that are given to a model; endpoints take 128 in all."""
 _PAGES = 50
 _FORM = re.compile(r"mcp(?:\[([^\[\]]*)\])?:(.*)", re.DOTALL)
 _SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -85,13 +85,14 @@ def read_place(text: str, env: Mapping[str, str] | None = None) -> McpPlace:
         raise UsageError(f"--tools {text!r:.200}: {error}: check its quotes") from None
     settings: dict[str, str] = {}
     while words and (setting := _SETTING.fullmatch(words[0])):
-        settings[setting[1]] = _from_environment(setting[2], env, text)
+        name, value = setting.groups()
+        settings[name] = _from_environment(value, env, text)
+        if value.startswith("$") or is_key_like(name):
+            remember(settings[name])
         words.pop(0)
     if not words:
         raise UsageError(f"--tools {text!r:.200} names no server: write mcp:COMMAND or mcp:http://HOST/PATH")
     if not words[0].startswith(("http://", "https://")):
-        for value in settings.values():
-            remember(value)
         return McpPlace(text, only, tuple(words), settings)
     if len(words) > 1:
         raise UsageError(f"--tools {text!r:.200}: nothing may follow the address")

@@ -22,18 +22,19 @@ from ..retrieval.search import Search
 from ..rewards import RewardFunction
 from ..rewards import load as load_reward
 from ..runtime.system import System
+from ..tools.function_tool import FunctionTool
 from .lora import LoraSettings, load_adapter_into
 from .policy import Policy
 from .recipe import ModelPart, Recipe
 
 
-def load_source(path: str, texts: Sequence[str] = ()) -> Source:
+def load_source(path: str, texts: Sequence[str] = (), *, weights: bool = True) -> Source:
     """The base model a recipe names. `random:FAMILY` is a tiny untrained one whose tokenizer fits `texts`."""
     if path.startswith("random:"):
         from .random_model import tiny_source
 
         return tiny_source(path.removeprefix("random:"), texts)
-    return load(resolve(path))
+    return load(resolve(path), weights=weights)
 
 
 def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: int) -> Policy:
@@ -108,10 +109,17 @@ def make_frozen(recipe: Recipe, source: Source, engine: TorchEngine) -> Engine |
     return TorchEngine(source, device=engine.device, cache_tokens=window, window=window)
 
 
-def make_system(recipe: Recipe, engine: Any, search: Search | None, *, temperature: float) -> System[Any]:
+def make_system(
+    recipe: Recipe,
+    engine: Any,
+    search: Search | None,
+    *,
+    temperature: float,
+    tools: Sequence[FunctionTool] = (),
+) -> System[Any]:
     """The system that rolls out; the same class that users run."""
     engines = engine if isinstance(engine, Mapping) else {"": engine}
-    return build_agent(rollout_spec(recipe, temperature=temperature), Resources(engines, search))
+    return build_agent(rollout_spec(recipe, temperature=temperature), Resources(engines, search, tools=tools))
 
 
 def rollout_spec(recipe: Recipe, *, temperature: float) -> AgentSpec:
@@ -120,6 +128,7 @@ def rollout_spec(recipe: Recipe, *, temperature: float) -> AgentSpec:
         system=recipe.system,
         settings=recipe.settings,
         k=recipe.k,
+        tools=recipe.tools,
         sampling=Sampling(max_tokens=recipe.rollout.max_tokens, temperature=temperature, logprobs=True),
         limits=Limits(thought=0),  # a turn is what one sampling gives
         prompts=recipe.prompt_set,

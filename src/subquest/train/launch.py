@@ -14,13 +14,15 @@ from typing import Any
 import torch
 
 from .. import assemble
+from ..assemble.tools import open_tools
 from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..evaluate.fingerprint import of_adapter, of_index
 from ..record import Document
 from ..retrieval.index import Index
 from ..retrieval.store import exists
-from .components import load_source, make_engine, make_frozen, make_policy, make_reward, make_system
+from ..tools.tool_options import ToolOptions
+from .components import load_source, make_engine, make_frozen, make_policy, make_reward, make_system, rollout_spec
 from .data import Stream, draw_sample, load_material, merge_documents, note_digest, open_search, refuse_test, with_gold
 from .distributed import Ranks, shard
 from .recipe import Recipe
@@ -56,6 +58,9 @@ async def train(
         held.callback(ranks.close)
         run = TrainRun(out, recipe, minutes=minutes, stop=stop, ranks=ranks)
         held.callback(run.close)
+        if recipe.tools:
+            assemble.preview_agent(rollout_spec(recipe, temperature=0.0))
+        tools = await held.enter_async_context(open_tools(recipe.tools, ToolOptions()))
         elsewhere = bool(recipe.index)
         rl = recipe.kind == "rl"
         parts = (*recipe.dev, *(recipe.data if rl else ()))
@@ -87,6 +92,7 @@ async def train(
             say(f"training questions without a gold {'plan' if plans else 'answer'} are left out: {missing}")
         training = draw_sample(scored, recipe.sample, recipe.seed)
         say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
+        say(f"training on {torch.cuda.get_device_name(place) if place.type == 'cuda' else _without_gpu()}")
         documents = merge_documents({d.id: d for d in material.documents}, dev.documents, "dev")
         for id in dev.withheld | material.withheld:
             documents.pop(id, None)
@@ -105,7 +111,7 @@ async def train(
         if frozen is not None:
             held.push_async_callback(frozen.close)
         models = engine if frozen is None else {"": engine, "compressor": frozen}
-        greedy = make_system(recipe, models, search, temperature=0.0)
+        greedy = make_system(recipe, models, search, temperature=0.0, tools=tools)
         trainer: SFTTrainer | RLTrainer
         o = recipe.optimiser
         if recipe.kind == "sft":
@@ -120,7 +126,7 @@ async def train(
                     "step, are no more; for a longer run raise optimiser.epochs"
                 )
         else:
-            system = make_system(recipe, models, search, temperature=recipe.rollout.temperature)
+            system = make_system(recipe, models, search, temperature=recipe.rollout.temperature, tools=tools)
             questions = Stream(training, recipe.seed)
             asked = o.steps * recipe.rollout.questions
             if training and asked > len(training):
@@ -173,6 +179,12 @@ def _device(name: str) -> torch.device:
     return torch.device("cuda", Ranks.local())
 
 
+def _without_gpu() -> str:
+    """The CPU, and why, where a GPU is there that torch cannot use: its driver may be down or too old."""
+    there = torch.version.cuda is not None and any(Path("/dev").glob("nvidia[0-9]*"))
+    return "the CPU" + ", although there is a GPU: torch cannot use it (nvidia-smi may say why)" * there
+
+
 def _taught(recipe: Recipe, source: Source, run: TrainRun) -> TraceSet:
     """The gold traces of a run. Traces reworded by a teacher are kept in its folder, named by what they were made from:
     asked again, the teacher would write something else, and a position in the order of traces would mean other ones."""
@@ -213,7 +225,7 @@ def prepare(recipe: Recipe, file: Path) -> str:
         )
     if file.is_dir():
         raise UsageError(f"{file} is a folder; name a file for the traces")
-    source = load_source(recipe.model.path)
+    source = load_source(recipe.model.path, weights=False)  # only its words and its window are needed
     traces = gold_traces(replace(recipe, traces=()), source, workers=os.cpu_count() or 1)
     replace(traces, opening=opening_of(traces, source)).save(file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()

@@ -177,6 +177,8 @@ class Recipe(Record):
     """Train on so many questions (SFT: traces), drawn uniformly from all sources together; 0 takes all."""
     index: str = ""
     """What is searched: an index (`wiki.sq`) or a server's URL; where empty, the passages of the sources."""
+    tools: tuple[str, ...] = ()
+    """Tools that rollouts can call, as `ask --tools` takes them."""
     reward: str = ""
     """Reward preset; the system's own where empty."""
     reward_options: Mapping[str, Any] = {}

@@ -14,6 +14,8 @@ export function Answer(props: {
   download?: string;
   evidence: Evidence[];
   confidence?: number;
+  /** How likely it is right, in words. */
+  likely?: string;
   supported?: boolean;
   forced?: boolean;
   ending: string;
@@ -32,17 +34,19 @@ export function Answer(props: {
       {props.report?.sections?.length && !props.folded ? (
         <Written report={props.report} />
       ) : (
-        <p class={props.answer ? "text" : "text none"}>{props.answer || (props.ending === "abstained" ? "Unknown: the documents that were read do not say" : `No answer (${props.ending || "nothing came"})`)}</p>
+        <p class={props.answer ? "text" : "text none"}>{props.answer || (props.ending === "abstained" ? "Unknown" : ["", "no answer"].includes(props.ending) ? "No answer" : `No answer (${props.ending})`)}</p>
       )}
+      {!props.answer && props.ending === "abstained" && <p class="calm">The documents that were read do not say.</p>}
       <div class="facts">
+        {props.likely && <span class="likely">{props.likely}</span>}
         {props.forced && <span class="chip warn">forced by a limit</span>}
-        {props.supported === false && <span class="chip warn">not supported by a document</span>}
+        {props.supported === false && <span class="chip warn" title="No document that was read states this answer: it may come from the model's memory">not supported by a document</span>}
         {props.confidence != null && (
           <span class="confidence" title="Geometric mean probability of the tokens of the answer">
             <span class="meter" aria-hidden="true">
               <span style={{ width: percent(props.confidence) }} />
             </span>
-            confidence {percent(props.confidence)}
+            token probability {percent(props.confidence)}
           </span>
         )}
         {!!props.report?.dropped && <span class="chip">{props.report.dropped} unsupported dropped</span>}

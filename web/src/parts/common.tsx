@@ -58,14 +58,14 @@ export function Notice(props: { error?: Error; children?: ComponentChildren; kin
   );
 }
 
-export function Select(props: { label: string; value: string; options: string[]; onChange: (value: string) => void }) {
+export function Select(props: { label: string; value: string; options: string[]; onChange: (value: string) => void; names?: Record<string, string> }) {
   return (
     <label class="select">
       <span>{props.label}</span>
       <select aria-label={props.label} value={props.value} onChange={(e) => props.onChange(e.currentTarget.value)}>
         {props.options.map((option) => (
           <option key={option} value={option}>
-            {option || "all"}
+            {props.names?.[option] || option || "all"}
           </option>
         ))}
       </select>
@@ -83,14 +83,16 @@ export function Chip(props: { label?: string; children: ComponentChildren; tone?
 }
 
 const TONES: Record<string, string> = {
-  answered: "good", finished: "good", running: "busy", queued: "busy", failed: "bad", crashed: "bad",
+  answered: "good", finished: "good", abstained: "", running: "busy", queued: "busy", failed: "bad", crashed: "bad",
 };
+
+const ENDINGS: Record<string, string> = { abstained: "unknown", unstored: "not stored yet" };
 
 export function Ending(props: { ending: string; forced?: boolean }) {
   const tone = props.forced ? "warn" : (TONES[props.ending] ?? "warn");
   const forced = props.forced && props.ending !== "forced";
-  const named = props.ending === "unstored" ? "not stored yet" : props.ending;
-  return <Chip tone={tone}>{forced ? `${named}, forced` : named || "unknown"}</Chip>;
+  const ending = ENDINGS[props.ending] ?? (props.ending || "not known");
+  return <Chip tone={tone}>{forced ? `${ending}, forced` : ending}</Chip>;
 }
 
 const PLACES = ["page", "slide", "sheet", "row", "line"];

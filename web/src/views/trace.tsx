@@ -128,6 +128,7 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
             answer={episode.answer ?? ""}
             evidence={episode.evidence ?? []}
             confidence={episode.confidence}
+            likely={episode.likely}
             supported={episode.supported}
             forced={episode.forced}
             ending={episode.stop_reason ?? episode.status}

@@ -145,6 +145,13 @@ def _joined(call: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": call["id"], "function": function}
 
 
+_END_OF_TURN = re.compile(
+    r"(?:<\|(?:im_end|endoftext|end_of_text|eot_id|eom_id|end|return|END_OF_TURN_TOKEN)\|>|<end_of_turn>|<eos>|</s>"
+    r"|<｜end▁of▁sentence｜>|\[\|endofturn\|\])\s*\Z"
+)
+"""A model's end-of-turn token, which vLLM leaves in the text once tools are sent with a request."""
+
+
 def ending(reply: Reply, stops: Sequence[str], *, server_tells: bool) -> tuple[str, FinishReason, str]:
     """The turn's text with the stop string that ended it, the finish reason and that stop string.
 
@@ -154,6 +161,7 @@ def ending(reply: Reply, stops: Sequence[str], *, server_tells: bool) -> tuple[s
     text, finish, stop = cut_at_stop(reply.text, stops)
     if finish == "stop":
         return text, finish, stop
+    text = _END_OF_TURN.sub("", text)
     if reply.finish == "length":
         return text, "length", ""
     if reply.tool_calls:

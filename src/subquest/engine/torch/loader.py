@@ -37,14 +37,14 @@ class Source:
         return Architecture.from_config(self.config)
 
 
-def load(path: str | Path) -> Source:
-    """Load a folder with `config.json` and safetensors, or a `.gguf` file."""
+def load(path: str | Path, *, weights: bool = True) -> Source:
+    """Load a folder with `config.json` and safetensors, or a `.gguf` file; without `weights` no parameters."""
     path = Path(path).expanduser()
     if path.is_dir():
-        return _from_folder(path)
+        return _from_folder(path, weights)
     if not path.exists():
         raise DataError(f"no model at {path} (a folder with safetensors, or a GGUF file)")
-    return _from_gguf(path)
+    return _from_gguf(path, weights)
 
 
 def from_model(model: Any, tokenizer: Any, *, name: str = "") -> Source:
@@ -74,7 +74,7 @@ def load_adapter(place: str | Path, base: Path | None = None) -> Adapter:
     return Adapter(pairs, lora.alpha / lora.rank)
 
 
-def _from_folder(path: Path) -> Source:
+def _from_folder(path: Path, weights: bool) -> Source:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
@@ -91,7 +91,7 @@ def _from_folder(path: Path) -> Source:
             + str(error).strip().partition("\n")[0]
         ) from None
     state: dict[str, Tensor] = {}
-    for file in files:
+    for file in files if weights else ():
         try:
             state.update(load_file(file))
         except (OSError, SafetensorError) as error:
@@ -126,9 +126,9 @@ _TOP = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": 
         "output.weight": "lm_head.weight"}  # fmt: skip
 
 
-def _from_gguf(path: Path) -> Source:
+def _from_gguf(path: Path, weights: bool) -> Source:
     file = read_gguf_file(path)
-    config, state = _model_of(file)
+    config, state = _model_of(file) if weights else (_gguf_config(file), {})
     tokenizer = tokenizer_of(file)
     return Source(path.stem, config, state, tokenizer, tuple(_as_ids(tokenizer.eos_token_id)))
 

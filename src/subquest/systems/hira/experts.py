@@ -189,7 +189,8 @@ def find_experts(names: str, system: System[Any], plug_ins: Sequence[Expert] = (
             engine = system.engines.get("", next(iter(system.engines.values())))
             search = system.search or getattr(system, "web", None)
             inner = registry.get(name)
-            given = {"tools": system.tools, "tool_options": system.tool_options} if inner.tool_roles else {}
+            own = {"tools": system.tools, "tool_options": system.tool_options}
+            given: dict[str, Any] = own if inner.tool_roles else {}
             expert = SystemExpert(inner(engine, search, **system.for_all_roles(), **given))
             found[expert.name] = expert
     if system.tools:
