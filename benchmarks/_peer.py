@@ -13,13 +13,15 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from subquest.errors import OutsideError
 
 HERE = Path(__file__).resolve().parent
+SMALL = 4e9
+"""Bytes of weights up to which several peers and ours share a GPU's memory."""
 
 
 class Peer:
@@ -87,6 +89,55 @@ class Peer:
             said = [line for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines() if line]
             raise OutsideError(f"{self.name} ended: {said[-1] if said else 'without a word'} (log: {self._log})")
         return line
+
+
+class Peers:
+    """Several peers, measured one after the other: `with` it, what was started ends."""
+
+    def __init__(
+        self, starts: Mapping[str, Callable[[], Peer]], *, together: bool, seconds: float, say: Callable[..., None]
+    ) -> None:
+        """`together` starts them all at once, which saves time where all of them fit into the device's memory."""
+        self._starts, self._together, self._seconds, self._say = starts, together, seconds, say
+        self._ready: dict[str, Peer] = {}
+
+    def __enter__(self) -> Peers:
+        if self._together:
+            self._ready = {name: start() for name, start in self._starts.items()}
+            for name, peer in list(self._ready.items()):
+                if not self._waited_for(peer):
+                    self._ready.pop(name).close()
+            if not self._ready:
+                raise OutsideError("no peer could be started; their logs say why")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for peer in self._ready.values():
+            peer.close()
+
+    def figures(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What each peer found; one that fails is named and left out."""
+        found = 0
+        for name in list(self._ready) if self._together else self._starts:
+            peer = self._ready[name] = self._ready.get(name) or self._starts[name]()
+            try:
+                if self._together or self._waited_for(peer):
+                    yield peer.name, peer.measure(self._seconds)
+                    found += 1
+            except OutsideError as error:
+                self._say(error)
+            finally:
+                peer.close()
+        if not found:
+            raise OutsideError("no peer could be measured; their logs say why")
+
+    def _waited_for(self, peer: Peer) -> bool:
+        try:
+            peer.wait_ready(self._seconds)
+        except OutsideError as error:
+            self._say(error)
+            return False
+        return True
 
 
 class Work:

@@ -1,7 +1,7 @@
 """Whole rollouts beside vLLM: the same episodes through both engines, ours checked against a full pass.
 
-Every configuration of vLLM is a process of its own. All of them start at once; then ours is measured, then they are,
-one after the other. The fastest one counts.
+Every configuration of vLLM is a process of its own. Ours is measured first, then they are, one after the other; where
+the model is small, all of them have started by then. The fastest one counts.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from _peer import Peer
+from _peer import SMALL, Peer, Peers
 from _rollout_workload import Corpus, Totals, overlapped, scripts, tokenizer
 from _shapes import SHAPES, random_source, write_folder
-from _timing import bandwidth
+from _timing import bandwidth, device_name
 
 from subquest.engine.torch import Source, TorchEngine, load
-from subquest.errors import OutsideError, UsageError
+from subquest.errors import UsageError
 
 GRAPHS = [1, 2, 4, *range(8, 64, 8), *range(64, 256, 16), *range(256, 385, 32)]
 """Batches that vLLM captures: up to as many contexts as there are episodes, padded by an eighth at most."""
@@ -84,34 +85,27 @@ def compare(
             "episodes": [size.questions, size.rollouts], "warm_up": [max(1, size.questions // 6), size.rollouts],
         }  # fmt: skip
         environment = {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "INFO"}
-        peers = []
-        for name in configs:
+
+        def start(name: str) -> Peer:
             log = (logs or folder) / f"vllm-{name}.log"
             one = {**task, "config": CONFIGS[name]}
-            peer = Peer(f"vLLM {name}", "_rollout_vllm.py", one, path=path, log=log, env=environment)
-            held.callback(peer.close)
-            peers.append(peer)
-        ready = [peer for peer in peers if _is_ready(peer, seconds, say)]
-        if not ready:
-            raise OutsideError("no configuration of vLLM could be started; its logs say why")
+            return Peer(f"vLLM {name}", "_rollout_vllm.py", one, path=path, log=log, env=environment)
+
+        starts = {name: partial(start, name) for name in configs}
+        together = _weights(source) * dtype.itemsize < SMALL
+        peers = held.enter_context(Peers(starts, together=together, seconds=seconds, say=say))
         ours, exact = _ours(source, device, dtype, cached, size, say)
         limit = _limit(source, dtype, ours, device)
-        figures: dict[str, Any] = {"shape": shape if not model else source.name, "bandwidth_limit_s": limit}
+        figures: dict[str, Any] = {"shape": shape if not model else source.name, "device": device_name(device)}
+        figures["bandwidth_limit_s"] = limit
         figures["ours"] = _row(ours.seconds, ours, limit) | {"log-prob gap": exact}
         _say_row(say, "ours", figures["ours"])
         theirs: dict[str, dict[str, Any]] = {}
-        for peer in ready:
-            try:
-                found = peer.measure(seconds)
-            except OutsideError as error:
-                say(error)
-                continue
-            finally:
-                peer.close()
+        for peer, found in peers.figures():
             for kind, row in found.items():
                 if any(row[key] != value for key, value in ours.counts().items()):
-                    raise RuntimeError(f"{peer.name} did other work than ours: {row} and {ours.counts()}")
-                name = f"{peer.name}, {kind}"
+                    raise RuntimeError(f"{peer} did other work than ours: {row} and {ours.counts()}")
+                name = f"{peer}, {kind}"
                 theirs[name] = _row(row["seconds"], ours, limit)
                 _say_row(say, name, theirs[name])
     figures["vllm"] = theirs
@@ -122,8 +116,6 @@ def compare(
             ratios[f"whole rollout {figures['shape']}, vLLM {kind} at its best / ours"] = min(times) / ours.seconds
     if exact["mean"] > LARGEST_MEAN_GAP or abs(exact["signed mean"]) > LARGEST_SHIFT:
         raise RuntimeError(f"the engine's log-probs are not those of the model: {exact}")
-    if not theirs:
-        raise OutsideError("no configuration of vLLM could be measured; its logs say why")
     return {"name": "rollout", "figures": figures, "ratios": ratios}
 
 
@@ -134,15 +126,6 @@ def _source(shape: str, model: str | None, device: torch.device, dtype: torch.dt
     if shape not in SHAPES:
         raise UsageError(f"there is no shape {shape!r}; there are {', '.join(SHAPES)}")
     return random_source(shape, tokenizer(), device, dtype)
-
-
-def _is_ready(peer: Peer, seconds: float, say: Say) -> bool:
-    try:
-        peer.wait_ready(seconds)
-    except OutsideError as error:
-        say(error)
-        return False
-    return True
 
 
 def _ours(
@@ -206,10 +189,14 @@ def _gaps(source: Source, device: torch.device, dtype: torch.dtype, sessions: Se
 def _limit(source: Source, dtype: torch.dtype, work: Totals, device: torch.device) -> float:
     """Seconds that decoding takes at least: the weights once for each token of the longest episode, and for each token
     written the keys and values before it, at the bandwidth of a large copy."""
-    tied = source.architecture.tied
-    weights = sum(t.numel() for name, t in source.state.items() if name != "lm_head.weight" or not tied)
     cached = source.architecture.cache_values()
-    return (work.chain * weights + work.attended * cached) * dtype.itemsize / bandwidth(device)
+    return (work.chain * _weights(source) + work.attended * cached) * dtype.itemsize / bandwidth(device)
+
+
+def _weights(source: Source) -> int:
+    """Weights that a step reads."""
+    tied = source.architecture.tied
+    return sum(t.numel() for name, t in source.state.items() if name != "lm_head.weight" or not tied)
 
 
 def _row(seconds: float, work: Totals, limit: float) -> dict[str, Any]:

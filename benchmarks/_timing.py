@@ -33,3 +33,7 @@ def bandwidth(device: torch.device) -> float:
     source = torch.empty(size, dtype=torch.uint8, device=device).random_()
     target = torch.empty_like(source)
     return 2 * size / seconds(lambda: target.copy_(source), device, 5)
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -1,7 +1,7 @@
 """A whole GRPO step beside TRL: the same prompts, group, lengths, LoRA rank and reward, on one device.
 
-TRL runs in a process of its own (`_train_peer_trl.py`), which is started first and measured last. Every completion has
-the same length on both sides, whatever the model would like to write.
+TRL runs in a process of its own (`_train_peer_trl.py`) and is measured after ours. Every completion has the same length
+on both sides, whatever the model would like to write.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ import tempfile
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from _peer import Peer
+from _peer import SMALL, Peer, Peers
 from _rollout_workload import tokenizer, word
 from _shapes import SHAPES, random_source
+from _timing import device_name
 
 from subquest.engine import Message, Sampling
 from subquest.engine.torch import Source, TorchEngine, load
-from subquest.errors import OutsideError, UsageError
+from subquest.errors import UsageError
 from subquest.record import Episode, Question
 from subquest.rewards import Reward, shared
 from subquest.runtime.run import Answer, Run
@@ -100,40 +102,29 @@ def compare(
             "window": window, **size._asdict(),
         }  # fmt: skip
         environment = {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-        peers = []
-        for name in engines:
+
+        def start(name: str) -> Peer:
             log = (logs or folder) / f"trl-{name}.log"
             one = {**task, "engine": name}
-            peer = Peer(f"TRL with {name}", "_train_peer_trl.py", one, path=path, log=log, env=environment)
-            held.callback(peer.close)
-            peers.append(peer)
-        ready = []
-        for peer in peers:
-            try:
-                peer.wait_ready(seconds)
-                ready.append(peer)
-            except OutsideError as error:
-                say(error)
-        if not ready:
-            raise OutsideError("TRL could not be started; its log says why")
-        figures: dict[str, Any] = {"shape": shape if not model else source.name, **size._asdict()}
+            return Peer(f"TRL with {name}", "_train_peer_trl.py", one, path=path, log=log, env=environment)
+
+        starts = {name: partial(start, name) for name in engines}
+        together = sum(t.numel() for t in source.state.values()) * dtype.itemsize < SMALL
+        peers = held.enter_context(Peers(starts, together=together, seconds=seconds, say=say))
+        figures: dict[str, Any] = {
+            "shape": shape if not model else source.name,
+            "device": device_name(device),
+            **size._asdict(),
+        }
         figures["ours"] = _ours(source, device, dtype, questions, size, window, folder, say)
         gc.collect()
         if gpu:
             torch.cuda.empty_cache()  # the peer needs the memory
         _say_row(say, "ours", figures["ours"])
-        for peer in ready:
-            try:
-                figures[peer.name] = peer.measure(seconds)
-            except OutsideError as error:
-                say(error)
-                continue
-            finally:
-                peer.close()
-            _say_row(say, peer.name, figures[peer.name])
-    times = {peer.name: figures[peer.name]["seconds"] for peer in ready if peer.name in figures}
-    if not times:
-        raise OutsideError("TRL could not be measured; its logs say why")
+        times = {}
+        for peer, found in peers.figures():
+            figures[peer], times[peer] = found, found["seconds"]
+            _say_row(say, peer, found)
     name = f"GRPO step {figures['shape']} {size.questions} × {size.group}"
     ratios = {f"{name}, {peer} / ours": took / figures["ours"]["seconds"] for peer, took in times.items()}
     return {"name": "train", "figures": figures, "ratios": ratios}

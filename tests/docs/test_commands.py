@@ -68,3 +68,8 @@ def test_no_reason_is_out_of_date() -> None:
     """A pattern that no command matches any more is removed."""
     shown = [command.text for command in SHOWN]
     assert [pattern for pattern in NOT_RUN if not any(fnmatchcase(text, pattern) for text in shown)] == []
+
+
+def test_reasons_name_tests_that_exist() -> None:
+    named = {path for reason in NOT_RUN.values() for path in re.findall(r"(?:tests|docs)/[\w/.*-]+", reason)}
+    assert [path for path in sorted(named) if not list(ROOT.glob(path))] == []

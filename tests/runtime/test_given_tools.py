@@ -103,6 +103,18 @@ def test_search_agents_call_functions_in_their_dialects() -> None:
         assert not episode.by_role("agent")[0].format_errors
 
 
+@pytest.mark.parametrize("search", [None, FakeSearch()])
+def test_who_has_nothing_to_search_is_told(search: FakeSearch | None) -> None:
+    script = {"planner": ["<task>x</task>", "<answer>x</answer>"], "executor": ["<result>x</result>"]}
+    episodes = [
+        CoDA(ScriptedEngine(script), search, tools=[population]).ask(QUESTION),
+        SearchR1(ScriptedEngine({"agent": ["<answer>x</answer>"]}), search, tools=[population]).ask(QUESTION),
+    ]
+    for episode in episodes:
+        prompt = episode.trajectories[-1].segments[0].text
+        assert ("a search would fail. Call a tool" in prompt) is (search is None)
+
+
 def test_an_agent_that_searches_by_tool_calls_still_does() -> None:
     search = tagged(json.dumps({"name": "search", "arguments": {"query": "Orvane"}}))
     engine = ScriptedEngine({"agent": [search, tagged(call()), "<answer>4,210</answer>"]})

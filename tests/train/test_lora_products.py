@@ -63,6 +63,30 @@ def test_wide_matrices_are_recognised_by_their_shorter_side(monkeypatch: pytest.
         policy(batch, merged=before)
 
 
+def test_weights_are_kept_once_and_may_be_moved() -> None:
+    """The base weights live in the products' storage, which a second time does not copy; a move is noticed."""
+    policy, batch = wide("qwen2"), packed(*LENGTHS)
+    wanted = policy(batch).logprobs.detach()
+    policy.merge()
+    held = {name: p.untyped_storage().data_ptr() for name, p in policy.named_parameters() if "proj.base.weight" in name}
+    assert len(set(held.values())) == 4, "one storage for each of the four products, all layers together"
+    with torch.no_grad(), Counting() as counted:
+        merged = policy.merge()
+    assert counted.times["aten::copy_"] == 2 * 7, "thin matrices alone, all layers at once"
+    again = {name: p.untyped_storage().data_ptr() for name, p in policy.named_parameters() if name in held}
+    assert again == held
+    with torch.no_grad():
+        torch.testing.assert_close(policy(batch, merged=merged).logprobs, wanted, rtol=1e-4, atol=1e-5)
+        for name, layer in lora_layers(policy):
+            if name.endswith("down_proj"):
+                layer.base.weight.data = 2 * layer.base.weight.data
+            if layer.base.bias is not None:
+                layer.base.bias += 1
+        found = policy(batch, merged=policy.merge()).logprobs
+        torch.testing.assert_close(found, policy(batch).logprobs, rtol=1e-4, atol=1e-5)
+    assert (found - wanted).abs().max() > 1e-2
+
+
 def test_without_the_adapter_it_is_the_base_model() -> None:
     policy, batch = wide(), packed(*LENGTHS)
     for _, layer in lora_layers(policy):

@@ -13,6 +13,8 @@ from subquest.process import run_sync
 from subquest.record import Document, Episode, Question, Step
 from subquest.rewards import load
 from subquest.train.data import load_material, open_search
+from subquest.train.facts import Fact
+from subquest.train.gold import GoldTeacher
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart, load_recipe
 from subquest.train.teacher import Traces, make_traces
@@ -121,3 +123,10 @@ def test_a_recipe_that_forbids_unknown_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="set abstain = true"):
         load_recipe(tmp_path / "r.toml")
     assert load_recipe(tmp_path / "r.toml", {"abstain": True}).data[0].unanswerable == 0.1
+
+
+def test_a_step_without_an_answer_is_never_read() -> None:
+    """Worlds ask for facts that no article states: the last step has no answer, and none may be made of a passage."""
+    question = Question("q", "Where was Ada Orn born?", ("unknown",), supporting_titles=("Ada Orn",))
+    fact = Fact("Where was Ada Orn born?", "", "")
+    assert GoldTeacher(question, [fact]).read(fact, "Doc 1(Title: Ada Orn) Ada Orn wrote books.") is None

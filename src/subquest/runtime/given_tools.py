@@ -91,14 +91,17 @@ class GivenTools:
         inner.tools = {tool.name: tool for tool in tools}
         return inner
 
-    def told(self, messages: Sequence[Message], prompts: Prompts, engine: Engine, form: Form) -> list[Message]:
-        """The opening of a role that may call them, with what it has to know."""
+    def told(
+        self, messages: Sequence[Message], prompts: Prompts, engine: Engine, form: Form, *, searches: bool = True
+    ) -> list[Message]:
+        """The opening of a role that may call them, with what it has to know. `searches`: it can search, too."""
         native = isinstance(engine, CallsTools) and engine.calls_tools
         tools = list(self.tools.values())
         fields = {"tools": listed(tools, signatures=not native)}
         if not native:
             fields["example"] = tools[0].example()
-        return self._with(messages, prompts.text("given_tools_functions" if native else form.told, **fields))
+        text = prompts.text("given_tools_functions" if native else form.told, **fields)
+        return self._with(messages, text if searches else f"{text}\n{prompts.text('given_tools_only')}")
 
     def planned(self, messages: Sequence[Message], prompts: Prompts) -> list[Message]:
         """The opening of a role that hands tasks to those who may call them."""

@@ -8,11 +8,14 @@ Here the thin product becomes further columns of the input, and B further column
 
 so the output is written once, summed in float32. Matrices that share an input lie one below the other; each has columns
 of its own for its B. The way back is the same: one product gives the slopes of x and of A x together.
+
+The base weights move into this storage and stay there, as views: nothing is kept twice, and taking over a new adapter
+writes the thin columns alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -29,35 +32,56 @@ class Beside:
     """The matrices of one fused product in every layer, with their adapters beside them."""
 
     @torch.no_grad()
-    def __init__(self, kinds: Sequence[Sequence[LoraLinear]], dtype: torch.dtype) -> None:
+    def __init__(self, kinds: Sequence[Sequence[LoraLinear]]) -> None:
         """`kinds` holds one kind of matrix after the other, each with the matrices of all layers."""
         first = kinds[0][0]
-        self._enabled = first.enabled
+        self._kinds = kinds
         self._layers = [list(of_layer) for of_layer in zip(*kinds, strict=True)]
-        self._rows = [kind[0].base.out_features for kind in kinds]
-        ranks = [kind[0].lora_A.shape[0] for kind in kinds]
-        self._width, thin = first.base.in_features, -(-sum(ranks) // _COLUMNS) * _COLUMNS
-        place = first.lora_A.device
-        size = len(self._layers), sum(self._rows), self._width + thin
-        self._weight = torch.zeros(size, dtype=dtype, device=place)
-        self._down = torch.zeros((size[0], thin, self._width), dtype=dtype, device=place)
-        row = rank = 0
-        for kind, rows, own in zip(kinds, self._rows, ranks, strict=True):
-            part = self._weight[:, row : row + rows]
-            part[..., : self._width] = torch.stack([layer.base.weight for layer in kind])
+        self._width = first.base.in_features
+        thin = -(-sum(kind[0].lora_A.shape[0] for kind in kinds) // _COLUMNS) * _COLUMNS
+        size = len(self._layers), sum(kind[0].base.out_features for kind in kinds), self._width + thin
+        self._weight = first.base.weight.new_zeros(size)
+        self._down = first.base.weight.new_zeros(size[0], thin, self._width)
+        for kind, part in self._parts():
+            for layer, place in zip(kind, part[..., : self._width], strict=True):
+                place.copy_(layer.base.weight)
+                layer.base.weight.data = place
+        self._biases: Sequence[Tensor | None] = [None] * size[0]
+
+    def _parts(self) -> Iterator[tuple[Sequence[LoraLinear], Tensor]]:
+        """Each kind of matrix with its rows in all layers."""
+        rows = [kind[0].base.out_features for kind in self._kinds]
+        return zip(self._kinds, torch.split(self._weight, rows, 1), strict=True)
+
+    def holds(self, kinds: Sequence[Sequence[LoraLinear]]) -> bool:
+        """Whether these matrices are here, and nothing has moved them since."""
+        return self._kinds == kinds and all(
+            layer.base.weight.data_ptr() == place.data_ptr()
+            for kind, part in self._parts()
+            for layer, place in zip(kind, part, strict=True)
+        )
+
+    @torch.no_grad()
+    def take_adapters(self) -> None:
+        """Put the thin matrices, and the biases, as they are now into place."""
+        rank = 0
+        for kind, part in self._parts():
+            own = kind[0].lora_A.shape[0]
             at = self._width + rank
             part[..., at : at + own] = torch.stack([layer.lora_B for layer in kind]) * kind[0].scale
             self._down[:, rank : rank + own] = torch.stack([layer.lora_A for layer in kind])
-            row, rank = row + rows, rank + own
-        biases = [torch.stack([layer.base.bias for layer in kind]) for kind in kinds if kind[0].base.bias is not None]
-        self._biases: Sequence[Tensor | None] = torch.cat(biases, 1).unbind() if biases else [None] * size[0]
+            rank += own
+        kinds = [kind for kind in self._kinds if kind[0].base.bias is not None]
+        if kinds:
+            biases = [torch.stack([layer.base.bias for layer in kind]) for kind in kinds]
+            self._biases = torch.cat(biases, 1).unbind()
 
     def adapted(self) -> list[LoraLinear]:
         return [layer for of_layer in self._layers for layer in of_layer]
 
     def products(self) -> list[BesideProduct]:
         parts = zip(self._weight.unbind(), self._down.unbind(), self._biases, self._layers, strict=True)
-        return [BesideProduct(*part, width=self._width, enabled=self._enabled) for part in parts]
+        return [BesideProduct(*part, width=self._width, enabled=part[-1][0].enabled) for part in parts]
 
     def backward(self) -> None:
         """The thin matrices have their gradients already."""

@@ -62,10 +62,11 @@ _GROUPS = (
 class Merged:
     """The current effective weights of a policy. With gradients enabled, they are leaves that collect gradients."""
 
-    def __init__(self, layers: Sequence[nn.Module], dtype: torch.dtype) -> None:
+    def __init__(self, layers: Sequence[nn.Module], dtype: torch.dtype, wide: dict[str, Beside]) -> None:
+        """`wide` keeps the storage of wide matrices from one time to the next."""
         self._layers = len(layers)
         self._collects = torch.is_grad_enabled()
-        self._stacks = [_stack(layers, block, names, dtype) for block, names in _GROUPS]
+        self._stacks = [_stack(layers, block, names, dtype, wide) for block, names in _GROUPS]
         adapted = [layer for stack in self._stacks if stack is not None for layer in stack.adapted()]
         self._switches = [vars(layer) for layer in adapted]
         self._owners = [module._parameters for layer in adapted for module in (layer, layer.base)]
@@ -171,13 +172,19 @@ class _Stack:
             kind.backward(part)
 
 
-def _stack(layers: Sequence[nn.Module], block: str, names: Sequence[str], dtype: torch.dtype) -> _Stack | Beside | None:
+def _stack(
+    layers: Sequence[nn.Module], block: str, names: Sequence[str], dtype: torch.dtype, wide: dict[str, Beside]
+) -> _Stack | Beside | None:
     """None if a matrix has no adapter."""
     kinds = [[getattr(getattr(layer, block), name) for layer in layers] for name in names]
     if not all(isinstance(x, LoraLinear) for kind in kinds for x in kind):
         return None
     if not all(x.merged for kind in kinds for x in kind):
-        return Beside(kinds, dtype)
+        beside = wide.get(names[0])
+        if beside is None or not beside.holds(kinds):
+            beside = wide[names[0]] = Beside(kinds)
+        beside.take_adapters()
+        return beside
     collects = torch.is_grad_enabled() and all(x.enabled for kind in kinds for x in kind)
     with torch.no_grad():
         return _Stack([_Kind.of(kind) for kind in kinds], dtype, collects=collects)

@@ -24,6 +24,7 @@ from .batch import Batch
 from .distributed import is_sharded, whole
 from .logprobs import TokenLogprobs, token_logprobs
 from .lora import LoraLinear, LoraSettings, adapter_of, lora_layers
+from .lora_products import Beside
 from .merged_weights import ALONE, Merged, Product, Products
 from .operations import Packing, attend, rotate_heads, swiglu
 
@@ -142,6 +143,7 @@ class Policy(nn.Module):
             self.lm_head.weight = self.model.embed_tokens.weight
         self.dtype, self.checkpointing, self.lora = dtype, checkpointing, lora
         self._kept: dict[str, Tensor] = {}
+        self._wide: dict[str, Beside] = {}
         self.load_base(source.state)
         cosines, sines = a.rotary_table(torch.device(device))
         self.cosines, self.sines = cosines, sines
@@ -201,7 +203,7 @@ class Policy(nn.Module):
         """The effective weights for several calls; None if each call must compute them."""
         if self.lora is None or is_sharded(self):
             return None
-        return Merged(list(self.model.layers), self.dtype) or None
+        return Merged(list(self.model.layers), self.dtype, self._wide) or None
 
     def hidden(self, batch: Batch, merged: Merged | None = None) -> Tensor:
         """States of the last layer, one per token of the packed batch, or per distinct one where it has those."""

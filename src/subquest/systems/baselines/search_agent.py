@@ -108,7 +108,8 @@ class SearchAgent(System[AgentSettings]):
         question = run.question.question
         opening = await self.opening(run)
         if run.tools:
-            opening = run.tools.told(opening, self.prompts, self.setup("agent").engine, self.tool_form)
+            engine = self.setup("agent").engine
+            opening = run.tools.told(opening, self.prompts, engine, self.tool_form, searches=run.has_search)
         agent = await run.open(
             "agent",
             question,

@@ -131,7 +131,8 @@ class CoDA(System[CoDASettings]):
         opening = self.prompts.messages(prompt, task=task)
         opening = with_tables(opening, self.prompts, "executor", "tables", run.searched, task)
         if run.tools:
-            opening = run.tools.told(opening, self.prompts, self.setup("executor").engine, self.tool_form)
+            engine = self.setup("executor").engine
+            opening = run.tools.told(opening, self.prompts, engine, self.tool_form, searches=run.has_search)
         try:
             executor = await run.open(
                 "executor",
