@@ -224,7 +224,9 @@ class _FrontMatter:
         for name, (value, more) in fields.items():
             if name.casefold() == "title":
                 self.title = _plain(" ".join([value, *more]))
-            elif name not in (*FIELDS, SUPERSEDED, "start") and (value or more):
+            elif name == SUPERSEDED:  # what it names is a text, which may or may not be a file that is here
+                self.fields["replaced_by"] = _front_value(value, more)
+            elif name not in (*FIELDS, "start") and (value or more):
                 self.fields[name] = _front_value(value, more)
         return True
 

@@ -40,7 +40,7 @@ A study may also bring its own models: variants name the *adapters* that answer,
     start = "cold"                                            the training it starts from, where it is not the study's
 
     start = "cold"                                            the training that all others start from
-    shipped = "a1690c270a7d741b"                              digest of the adapter that ships with the model
+    shipped = "aa96b37da7721ae9"                              digest of the adapter that ships with the model
 
     [[claim]]                                                 a table of a paper: rows of variants, what they must show
     id = "coda-hierarchy"

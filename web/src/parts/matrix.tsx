@@ -70,7 +70,7 @@ export function Matrix(props: { run: string; grown: number }) {
               <tr key={`${row.dataset}/${row.id}`}>
                 <th scope="row">
                   {row.question}
-                  {row.expected.length > 0 && <small>{row.expected.join(" or ")}</small>}
+                  {row.expected.length > 0 && <small>expected {row.expected.join(" or ")}</small>}
                 </th>
                 {data.systems.map((system) => <td key={system} data-label={system}><Answered run={props.run} system={system} cell={row.cells[system]} /></td>)}
               </tr>

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Literal, NamedTuple
 
+from ...codec import from_dict, to_dict
 from ...errors import DataError, UsageError
 from ...readers.reader_pool import Job, Pool
 from ...readers.text import can_guess
@@ -22,8 +23,8 @@ from ..writer import Placed, Writer
 from .documents import Contents, FileReader, Stopped
 from .ledger import Account, Known, Ledger
 from .sources import Found, Source, Walk, digest, open_regular
+from .stated_versions import Stated, replaced_files, stated_in
 from .table_writer import TableWriter
-from .versions import newer_versions
 
 READERS = 4
 """Raised when readers give other text for the same files, so that these are read again."""
@@ -31,6 +32,9 @@ READERS = 4
 _RECOGNISED = " ocr"
 _UNGUESSED = " unguessed"
 _NEWER = " superseded by "
+_STATED = "stated versions"
+_FIRST = 4
+"""Passages at the beginning of a file in which it may speak of its version."""
 _KEPT = 1000
 OnError = Literal["skip", "stop"]
 
@@ -184,6 +188,8 @@ class _Run:
         """Names, by path, of the files that were read to their end."""
         self._newer: dict[str, str] = {}
         """The newer version of a file, by name."""
+        self._stated = {name: from_dict(Stated, found) for name, found in store.get(writer.db, _STATED, {}).items()}
+        """What files say about their own version, by name."""
         self._state = State()
         self.report = Report()
 
@@ -196,12 +202,15 @@ class _Run:
         self._state.files_total = len(files)
         self._state.bytes_total = sum(found.size for found in files)
         self._ledger.begin(self._writer.next_number())
-        self._newer = newer_versions({_text(found.name) for found in files} | self._ledger.names(existing=prune))
+        names = {_text(found.name) for found in files}
+        self._find_newer(names | self._ledger.names(existing=prune))
 
         def documents() -> Iterator[Document]:
             yield from self._documents(files)
             if prune:
                 self.report.files_removed = self._ledger.forget(walk.sources, self._taken, walk.unseen)
+            self._find_newer(self._ledger.names(existing=prune))
+            store.put(self._writer.db, _STATED, {name: to_dict(one) for name, one in self._stated.items()})
 
         report = self.report
         self._take_in(documents())
@@ -214,6 +223,10 @@ class _Run:
         report.seconds = time.monotonic() - began
         return report
 
+    def _find_newer(self, names: set[str]) -> None:
+        self._stated = {name: one for name, one in self._stated.items() if name in names}
+        self._newer = replaced_files(self._stated, names)
+
     def _take_in(self, documents: Iterator[Document]) -> None:
         changes = self._writer.add(documents, stored=self._stored)
         self.report.added += changes.added
@@ -223,8 +236,11 @@ class _Run:
     def _must_reread(self, found: Found) -> bool:
         """Whether a file was read to its end, in this run or before, and must be read again (see `ledger`)."""
         name = self._done_with.get(found.path, "")
-        if not name or self._ledger.known(name) is not None:
+        known = self._ledger.known(name) if name else None
+        if not name or (known is not None and known.how.partition(_NEWER)[2] == self._newer.get(name, "")):
             return False
+        if known is not None:  # its newer version was found after it was read
+            self.report.files -= 1
         del self._done_with[found.path]
         self._taken.discard(name)
         return True
@@ -274,7 +290,7 @@ class _Run:
         one with another newest version, because its passages name that.
         """
         how, _, newer = known.how.partition(_NEWER)
-        if self._again or newer != self._newer.get(name, ""):
+        if self._again or name not in self._stated or newer != self._newer.get(name, ""):
             return False
         known = known._replace(how=how)
         if known.how.endswith(_UNGUESSED) and can_guess():
@@ -301,18 +317,21 @@ class _Run:
         elif ready.file is not None:
             self._ledger.open(account)
             self._accounts.append(account)
-            contents, whole = Contents(), False
+            contents, whole, first = Contents(), False, list[Document]()
             newer = self._newer.get(account.name, "")
             self.tables.open(account.name, ready.hash)
             with ready.file as file:
                 try:
                     for document in self._files.documents(file, account.name, contents, ready.job, newer):
                         account.waiting += 1
+                        if len(first) < _FIRST and document.meta.get("file") == account.name:
+                            first.append(document)
                         yield document
                         state.passages += 1
                         if self._progress:
                             state.bytes = before + min(ready.found.size, file.tell())
                             self._progress(state)
+                    self._stated[account.name] = stated_in(first)
                     self._done(ready, contents)
                     whole = True
                 except Stopped:

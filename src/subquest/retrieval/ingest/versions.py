@@ -44,13 +44,13 @@ def newer_versions(names: Iterable[str]) -> dict[str, str]:
     for group in groups.values():
         group.sort()
         for at, (number, name) in enumerate(group):
-            after = [other for later, other in group[at + 1 :] if later > number and _related(name, other)]
+            after = [other for later, other in group[at + 1 :] if later > number and are_related(name, other)]
             if after:
                 newer[name] = after[-1]
     return newer
 
 
-def _related(one: str, other: str) -> bool:
+def are_related(one: str, other: str) -> bool:
     """Whether one file stands in the folder of the other, or below it."""
     first, second = PurePosixPath(one).parent, PurePosixPath(other).parent
     return first.is_relative_to(second) or second.is_relative_to(first)
