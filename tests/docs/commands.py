@@ -118,7 +118,9 @@ NOT_RUN = {
 
 
 def reason_not_to_run(command: Command) -> str | None:
-    return next((reason for pattern, reason in NOT_RUN.items() if fnmatchcase(command.text, pattern)), None)
+    """Why a command is not run on its page; a page that the reason names is the one that runs it."""
+    reasons = (reason for pattern, reason in NOT_RUN.items() if fnmatchcase(command.text, pattern))
+    return next((reason for reason in reasons if command.page not in reason), None)
 
 
 def words(text: str) -> list[str]:
