@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -49,6 +50,8 @@ def served(arguments: list[str]) -> str:
         stderr=subprocess.STDOUT,
         text=True,
         env=environment,
+        # a test run in the background ignores SIGINT, and its children would too
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         said = ""
