@@ -99,6 +99,7 @@ def test_the_bundle_loads_nothing_from_elsewhere() -> None:
         "http://www.w3.org/2000/svg",
         "http://www.w3.org/1998/Math/MathML",
         "http://www.w3.org/1999/xhtml",
+        "http://localhost:11434/v1",  # shown in the empty field for an address
     }
 
 

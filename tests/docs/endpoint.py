@@ -54,7 +54,7 @@ class Reader:
             return f"<plan>\n1. {_MEALS}\n</plan>"
         if "<filter> block" in first:
             return f"<filter>Meals are paid up to {ANSWER} per day.</filter>"
-        if last.rstrip().endswith("answer or retrieve"):
+        if "reply: retrieve" in last:
             return "answer"
         if first.startswith("You plan a short report."):
             return "\n".join(f"{section}: {question}" for section, question in SECTIONS.items())

@@ -334,6 +334,6 @@ def test_it_runs_on_the_full_prompts() -> None:
     planner, executor = episode.trajectories[:2]
     assert "Never hand on the whole question" in planner.text
     assert [s for s in executor.segments if s.kind == "prompt"][-1].text.endswith(
-        "Reply with one word: answer or retrieve"
+        "If there is none, reply: retrieve. If there is one, reply: answer"
     )
     assert episode.answer == "Kestel"

@@ -50,7 +50,7 @@ class Server:
     def _choose(self, tools: dict[str, str], messages: list[dict[str, Any]]) -> tuple[str, str]:
         """The action of a reader of these messages: plan, hand out, find out, then answer."""
         said = str(messages[-1]["content"])
-        if "one word" in said:
+        if "one word" in said or "reply: retrieve" in said:
             return "decide", "no" if "yes" in said else "retrieve"
         known = any("Lume" in str(m["content"]) for m in messages) or (
             "look" in tools and messages[-1]["role"] == "tool"

@@ -192,6 +192,8 @@ def _add(study: Study, recipe: _Recipe, file: Path, *, single: bool) -> Study:
     shared = {**recipe.settings, **({"k": recipe.k} if recipe.k is not None else {})}
     variants = [v for entry in recipe.variant for v in _expand_variant(entry, shared)]
     claims = tuple(_claim({**recipe.shared, **row}, file) for row in recipe.claim)
+    if any(not claim.metrics for claim in claims):
+        raise ConfigError(f"{file}: 'metrics' is missing")
     if single and not claims:
         for key in ("title", "metrics", "source", "variant"):
             if not getattr(recipe, key):
