@@ -12,14 +12,15 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .citation import cite
 
 if TYPE_CHECKING:
     from .events import Event
-    from .record import Episode, Evidence, Trajectory
 
+Record: TypeAlias = Any
+"""An episode or a part of it: records call this module, so it does not import them."""
 LONGEST = 4000
 """Characters of one turn that are shown."""
 _PAUSE = 0.2
@@ -27,7 +28,7 @@ _PAUSE = 0.2
 _SOFT = "opacity:.7"
 
 
-def episode_html(episode: Episode) -> str:
+def episode_html(episode: Record) -> str:
     """The question, the answer, its quotes, and the contexts that led to it, each to be opened."""
     answer = escape(episode.stated_answer) or f"no answer ({escape(episode.stop_reason)})"
     notes = [episode.system, episode.model]
@@ -48,7 +49,7 @@ def episode_html(episode: Episode) -> str:
     return f"<div class='subquest-episode'>{''.join(parts)}</div>"
 
 
-def _quote(evidence: Evidence) -> str:
+def _quote(evidence: Record) -> str:
     place = ", ".join(filter(None, (evidence.title, cite(evidence.place) or evidence.id)))
     style = "margin:.3em 0;padding-left:.8em;border-left:3px solid currentColor"
     return (
@@ -56,7 +57,7 @@ def _quote(evidence: Evidence) -> str:
     )
 
 
-def _context(episode: Episode, trajectory: Trajectory) -> str:
+def _context(episode: Record, trajectory: Record) -> str:
     """One role's turns and what it handed out, closed until it is opened."""
     result = f" → {escape(_line(trajectory.result))}" if trajectory.result else ""
     turns = "".join(
