@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..codec import Positive, Record, Share
-from ..errors import UsageError
+from ..errors import ConfigError, UsageError
 from ..input_file import read_toml
 
 AVERAGE = "average"
@@ -188,6 +188,8 @@ class Study(Record):
     @property
     def table(self) -> Claim:
         """The one table of a study without claims of its own."""
+        if not self.claims:
+            raise ConfigError(f"{self.folder}: no table is described; name the file of a study, or give a [[claim]]")
         return self.claims[0]
 
     @property

@@ -162,10 +162,6 @@ def read_study(path: Path) -> Study:
         recipe = checked(_Recipe, table, str(file), error=ConfigError)
         study = _add(study, recipe, file, single=not path.is_dir())
     order = sorted(study.claims, key=lambda c: PAPERS.index(c.paper) if c.paper in PAPERS else len(PAPERS))
-    if not order:
-        raise ConfigError(
-            f"{path}: no table is described; name the file of a study, or give a [[claim]] with 'metrics'"
-        )
     study = replace(study, claims=tuple(order))
     _check(study, path)
     return study
