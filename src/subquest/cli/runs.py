@@ -129,6 +129,7 @@ def _list(args: argparse.Namespace) -> int:
         print(
             f"{run['run']}  {run['created']}  {run['episodes']} episodes"
             f"{_and_interrupted(run)}  {', '.join(run['systems']) or 'no system yet'}  {run['bytes'] / 1e6:.1f} MB"
+            f"{'  ' if run['progress'] else ''}{run['progress']}"
         )
     if not found and not args.json:
         here = len(runs_in(Path())) if not args.folder else 0
@@ -142,7 +143,8 @@ def _info(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(description, ensure_ascii=False))
         return 0
-    print(f"{description['run']}, begun {description['created']}, {description['bytes'] / 1e6:.1f} MB")
+    progress = f", {description['progress']}" if description["progress"] else ""
+    print(f"{description['run']}, begun {description['created']}, {description['bytes'] / 1e6:.1f} MB{progress}")
     print(
         f"  {description['episodes']} episodes{_and_interrupted(description)}, {description['questions']} questions, "
         f"{description['trajectories']} trajectories, {description['failures']} failures"
@@ -213,9 +215,11 @@ def _verify(args: argparse.Namespace) -> int:
 def _description(path: Path) -> dict[str, Any]:
     from datetime import UTC, datetime
 
+    from ..evaluate.run_overview import Overviews, progress
     from ..runs import RunStore
 
     with RunStore.open(path) as store:
+        overview = Overviews().get(path.name, store.path)
         datasets: dict[str, dict[str, dict[str, int]]] = {}
         for summary in store.summaries():
             endings = datasets.setdefault(summary.dataset, {}).setdefault(summary.system, {})
@@ -225,6 +229,7 @@ def _description(path: Path) -> dict[str, Any]:
             "created": datetime.fromtimestamp(store.created, UTC).isoformat(timespec="seconds"),
             "bytes": store.path.stat().st_size,
             **store.counts(),
+            "progress": "" if "error" in overview else progress(overview),
             "systems": sorted({system for systems in datasets.values() for system in systems}),
             "datasets": datasets,
             "settings": store.settings,
