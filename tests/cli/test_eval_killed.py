@@ -1,4 +1,4 @@
-"""An evaluation of one system that is killed: lists and the page say what is missing, and the same command resumes it."""
+"""An evaluation of one system that is killed: lists say what is missing, and the same command resumes it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`subquest runs`: list, describe, export, import and verify stored runs."""
+"""`subquest runs`: list, describe, export, import, prune and verify stored runs."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     restore = actions.add_parser("import", help="create a run from exported JSON lines")
     restore.add_argument("file")
     restore.add_argument("--out", required=True, metavar="RUN")
+    prune = actions.add_parser("prune", help="remove old conversations from the run of a server")
+    prune.add_argument("run", nargs="?", help="default: asked.sqlite where `serve` keeps it")
+    prune.add_argument(
+        "--days", type=float, required=True, metavar="N", help="keep conversations with an answer in the last N days"
+    )
     verify = actions.add_parser("verify", help="check a run; save what is readable of a damaged run")
     verify.add_argument("run")
     verify.add_argument("--salvage", metavar="NEW", help="write what is readable as a new run")
@@ -54,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
         "calibrate": _calibrate,
         "export": _export,
         "import": _import,
+        "prune": _prune,
         "verify": _verify,
     }[args.action]
     return action(args)
@@ -185,6 +191,19 @@ def _import(args: argparse.Namespace) -> int:
 
     episodes = import_run(args.file, args.out)
     print(f"imported {episodes} episodes into {args.out}", file=sys.stderr)
+    return 0
+
+
+def _prune(args: argparse.Namespace) -> int:
+    from ..config import load_config
+    from ..errors import UsageError
+    from ..runs.prune import prune_run
+
+    if not args.days > 0:
+        raise UsageError("--days must be above 0")
+    path = Path(args.run or Path(load_config().runs or "runs") / "asked.sqlite")
+    done = prune_run(path, time.time() - args.days * 86_400)
+    print(f"{path}: {done.removed} questions removed, {done.kept} kept; {done.bytes / 1e6:.1f} MB smaller")
     return 0
 
 

@@ -23,7 +23,7 @@ Overview = dict[str, Any]
 
 
 def progress(run: Overview) -> str:
-    """Whether a run is over, in a few words: `stopped: 12 of 40 answered`; empty for the questions asked of a server."""
+    """Whether a run is over: `stopped: 12 of 40 answered`; empty for the questions asked of a server."""
     if run["status"] in ("finished", "open"):
         return "finished" if run["status"] == "finished" else ""
     if run["kind"] == "training":
