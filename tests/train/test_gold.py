@@ -442,9 +442,7 @@ def test_a_country_is_not_read_out_of_a_longer_name() -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_full_traces_are_right_and_well_formed(
-    system: str, world: World, index: Index, vocabulary: Vocabulary
-) -> None:
+def test_full_traces_are_right_and_well_formed(system: str, world: World, index: Index, vocabulary: Vocabulary) -> None:
     found = traces(system, world, index, vocabulary, prompts="full")
     assert len(found.episodes) >= (5 if system == "rag" else 12), found.rejected
     assert "malformed" not in found.rejected

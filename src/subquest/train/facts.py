@@ -85,9 +85,7 @@ def facts_of(question: Question) -> list[Fact]:
         return answers[number - 1] if 0 < number <= len(answers) else match[0]
 
     return [
-        Fact(
-            REFERENCE.sub(fill, step.question), step.answer, step.support, items_of(question, n), item_of(question, n)
-        )
+        Fact(REFERENCE.sub(fill, step.question), step.answer, step.support, items_of(question, n), item_of(question, n))
         for n, step in enumerate(question.decomposition, 1)
     ]
 
