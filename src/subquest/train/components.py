@@ -23,6 +23,7 @@ from ..rewards import RewardFunction
 from ..rewards import load as load_reward
 from ..runtime.system import System
 from ..tools.function_tool import FunctionTool
+from .distributed import is_sharded
 from .lora import LoraSettings, load_adapter_into
 from .policy import Policy
 from .recipe import ModelPart, Recipe
@@ -89,10 +90,24 @@ def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine 
     return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms, judge=judge), engine
 
 
-def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> TorchEngine:
-    """The rollout engine, with a copy of the base weights."""
+def make_engine(
+    recipe: Recipe, source: Source, *, device: torch.device, policy: Policy | None = None
+) -> TorchEngine:
+    """The rollout engine. Where it can, it holds the base weights together with the `policy`."""
     r = recipe.rollout
-    return TorchEngine(source, device=device, cache_tokens=r.cache_tokens or None, window=r.window or None)
+    engine = TorchEngine(source, device=device, cache_tokens=r.cache_tokens or None, window=r.window or None)
+    if policy is not None and _can_share(policy, engine, recipe):
+        policy.merge()  # moves wide matrices to where they stay
+        engine.weights.share(policy)
+    return engine
+
+
+def _can_share(policy: Policy, engine: TorchEngine, recipe: Recipe) -> bool:
+    """Whether both want the same numbers: trained weights must not change under rollouts that are under way."""
+    if is_sharded(policy) or (policy.lora is None and recipe.rollout.overlap):
+        return False
+    parameter = policy.model.embed_tokens.weight
+    return (parameter.dtype, parameter.device) == (engine.weights.dtype, engine.device)
 
 
 def make_frozen(recipe: Recipe, source: Source, engine: TorchEngine) -> Engine | None:

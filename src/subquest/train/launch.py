@@ -105,7 +105,7 @@ async def train(
         policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
         if recipe.model.shard:
             shard(policy, policy.model.layers, ranks)
-        engine = make_engine(recipe, source, device=place)
+        engine = make_engine(recipe, source, device=place, policy=policy)
         held.push_async_callback(engine.close)
         frozen = make_frozen(recipe, source, engine)
         if frozen is not None:
