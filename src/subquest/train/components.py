@@ -90,9 +90,7 @@ def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine 
     return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms, judge=judge), engine
 
 
-def make_engine(
-    recipe: Recipe, source: Source, *, device: torch.device, policy: Policy | None = None
-) -> TorchEngine:
+def make_engine(recipe: Recipe, source: Source, *, device: torch.device, policy: Policy | None = None) -> TorchEngine:
     """The rollout engine. Where it can, it holds the base weights together with the `policy`."""
     r = recipe.rollout
     engine = TorchEngine(source, device=device, cache_tokens=r.cache_tokens or None, window=r.window or None)
@@ -104,7 +102,7 @@ def make_engine(
 
 def _can_share(policy: Policy, engine: TorchEngine, recipe: Recipe) -> bool:
     """Whether both want the same numbers: trained weights must not change under rollouts that are under way."""
-    if is_sharded(policy) or (policy.lora is None and recipe.rollout.overlap):
+    if is_sharded(policy) or (policy.lora is None and (recipe.rollout.overlap or recipe.rollout.ahead)):
         return False
     parameter = policy.model.embed_tokens.weight
     return (parameter.dtype, parameter.device) == (engine.weights.dtype, engine.device)

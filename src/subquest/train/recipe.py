@@ -88,6 +88,9 @@ class RolloutPart(Record):
     """Drop groups without spread and ask new questions in their place (DECOR)."""
     overlap: bool = False
     """Roll out the next batch while this one is learnt from, by weights one step old."""
+    ahead: Share = 0.0
+    """Keep this share of a step's episodes running: when fewer are left, episodes of the next step begin in the places
+    of those that ended. They go on with the new weights after the update; 0 waits for the last episode."""
     importance_cap: AboveZero = 2.0
     """Largest weight of a token that older weights sampled."""
 
@@ -303,6 +306,9 @@ def _check_rl(recipe: Recipe) -> None:
         raise ConfigError("rollout.temperature = 0: greedy rollouts are all alike and cannot be learnt from")
     if rollout.group == 1:
         raise ConfigError("rollout.group = 1: rollouts are compared with others of their question; give 2 or more")
+    if rollout.ahead and (rollout.overlap or rollout.dynamic):
+        other = "overlap" if rollout.overlap else "dynamic"
+        raise ConfigError(f"rollout.ahead and rollout.{other} exclude each other: leave one of them out")
     if minibatches > rollout.questions * rollout.group:
         raise ConfigError(
             f"optimiser.minibatches = {minibatches}: a step has only {rollout.questions * rollout.group} rollouts"
