@@ -297,7 +297,7 @@ def test_a_process_without_any_spread_takes_part_all_the_same(tmp_path: Path) ->
     """The last questions that are asked anew are fewer than the processes: this one asks none."""
     t = trainer(tmp_path, replace(RECIPE, rollout=replace(RECIPE.rollout, dynamic=True)))
     t.sampler.reward, t.sampler.ranks = Flat(), SecondOfTwo()
-    sampled = asyncio.run(t.sampler.sample(0, 0))
+    sampled = asyncio.run(t.sampler.sample(0))
     asyncio.run(t.engine.close())
     t.run.close()
     assert len(sampled.episodes) == len(sampled.rewards) == 4

@@ -29,22 +29,28 @@ from .policy import Policy
 from .recipe import ModelPart, Recipe
 
 
-def load_source(path: str, texts: Sequence[str] = (), *, weights: bool = True) -> Source:
+def load_source(
+    path: str,
+    texts: Sequence[str] = (),
+    *,
+    weights: bool = True,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Source:
     """The base model a recipe names. `random:FAMILY` is a tiny untrained one whose tokenizer fits `texts`."""
     if path.startswith("random:"):
         from .random_model import tiny_source
 
         return tiny_source(path.removeprefix("random:"), texts)
-    return load(resolve(path), weights=weights)
+    return load(resolve(path), weights=weights, device=device, dtype=dtype)
 
 
 def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: int) -> Policy:
     """The policy to train, from the base model or from an adapter."""
-    on_gpu = device.type == "cuda"
-    dtype = {"auto": torch.bfloat16 if on_gpu else torch.float32, "bfloat16": torch.bfloat16, "float32": torch.float32}
     lora = LoraSettings(part.rank, part.alpha, part.targets) if part.rank else None
     torch.manual_seed(seed)
-    policy = Policy(source, lora=lora, device=device, dtype=dtype[part.dtype], checkpointing=part.checkpointing)
+    dtype = precision(part, device)
+    policy = Policy(source, lora=lora, device=device, dtype=dtype, checkpointing=part.checkpointing)
     if part.adapter:
         if lora is None:
             raise ConfigError("a recipe that trains all weights (rank = 0) cannot start from an adapter")
@@ -55,6 +61,12 @@ def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: 
         if not math.isclose(alpha, part.alpha, rel_tol=1e-6):
             raise ConfigError(f"the adapter {part.adapter} was made with alpha {alpha:g}: set model.alpha = {alpha:g}")
     return policy
+
+
+def precision(part: ModelPart, device: torch.device) -> torch.dtype:
+    """What a model computes in."""
+    name = ("bfloat16" if device.type == "cuda" else "float32") if part.dtype == "auto" else part.dtype
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
 def adapter_state(place: str, shape: Shape) -> tuple[dict[str, torch.Tensor], float]:

@@ -22,7 +22,16 @@ from ..record import Document
 from ..retrieval.index import Index
 from ..retrieval.store import exists
 from ..tools.tool_options import ToolOptions
-from .components import load_source, make_engine, make_frozen, make_policy, make_reward, make_system, rollout_spec
+from .components import (
+    load_source,
+    make_engine,
+    make_frozen,
+    make_policy,
+    make_reward,
+    make_system,
+    precision,
+    rollout_spec,
+)
 from .data import Stream, draw_sample, load_material, merge_documents, note_digest, open_search, refuse_test, with_gold
 from .distributed import Ranks, shard
 from .recipe import Recipe
@@ -66,7 +75,8 @@ async def train(
         parts = (*recipe.dev, *(recipe.data if rl else ()))
         worlds = WorldSources(part.questions for part in parts)
         tiny = recipe.model.path.startswith("random:")  # its vocabulary is built from the texts
-        source = None if tiny else load_source(recipe.model.path)
+        dtype = precision(recipe.model, place) if recipe.model.rank else torch.float32  # trained ones are whole
+        source = None if tiny else load_source(recipe.model.path, device=place, dtype=dtype)
         digests = _digests(recipe)
         known: dict[str, Any] = {
             "passages_elsewhere": elsewhere,
@@ -110,6 +120,7 @@ async def train(
         frozen = make_frozen(recipe, source, engine)
         if frozen is not None:
             held.push_async_callback(frozen.close)
+        source = replace(source, state={})  # everything is in place: nothing is held twice
         models = engine if frozen is None else {"": engine, "compressor": frozen}
         greedy = make_system(recipe, models, search, temperature=0.0, tools=tools)
         trainer: SFTTrainer | RLTrainer

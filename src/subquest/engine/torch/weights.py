@@ -269,6 +269,6 @@ def _one_below_the_other(parts: Sequence[Tensor | None], like: Tensor) -> Tensor
     else:
         return first.as_strided(like.shape, first.stride())
     whole = torch.empty_like(like)
-    for part, place in zip(tensors, whole.split([len(part) for part in tensors]), strict=True):
+    for part, place in zip(tensors, torch.split(whole, [len(part) for part in tensors]), strict=True):
         _move(part, place)
     return whole
