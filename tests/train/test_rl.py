@@ -74,11 +74,12 @@ def trainer(
     minutes: float | None = None,
     watch: object = None,
     ranks: Ranks = ALONE,
+    engine: Any = None,
 ) -> RLTrainer:
     source = tiny_source("llama", vocabulary=260)
     policy = make_policy(recipe.model, source, device=torch.device("cpu"), seed=recipe.seed)
     shard(policy, policy.model.layers, ranks)
-    engine = TorchEngine(source, device="cpu", cache_tokens=65_536)
+    engine = engine or TorchEngine(source, device="cpu", cache_tokens=65_536)
     settings: dict[str, Any] = {"turns": 1, "force": False, "prompts": SHORT_PROMPTS}
     sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=1.0, logprobs=True)
     system = CoDA(engine, FakeSearch(), sampling=sampling, **settings)

@@ -23,10 +23,11 @@ from ..rewards import RewardFunction
 from ..rewards import load as load_reward
 from ..runtime.system import System
 from ..tools.function_tool import FunctionTool
-from .distributed import is_sharded
+from .distributed import ALONE, Ranks, is_sharded
 from .lora import LoraSettings, load_adapter_into
 from .policy import Policy
 from .recipe import ModelPart, Recipe
+from .served_rollouts import ServedPolicy
 
 
 def load_source(
@@ -102,8 +103,14 @@ def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine 
     return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms, judge=judge), engine
 
 
+def make_served(recipe: Recipe, source: Source, folder: Path, *, ranks: Ranks = ALONE) -> ServedPolicy:
+    """The policy on the server that the recipe names; adapters are written to the folder."""
+    r = recipe.rollout
+    return ServedPolicy(r.server, source, folder, concurrency=r.concurrency, window=r.window or None, ranks=ranks)
+
+
 def make_engine(recipe: Recipe, source: Source, *, device: torch.device, policy: Policy | None = None) -> TorchEngine:
-    """The rollout engine. Where it can, it holds the base weights together with the `policy`."""
+    """The rollout engine in this process. Where it can, it holds the base weights together with the `policy`."""
     r = recipe.rollout
     engine = TorchEngine(source, device=device, cache_tokens=r.cache_tokens or None, window=r.window or None)
     if policy is not None and _can_share(policy, engine, recipe):
@@ -120,7 +127,7 @@ def _can_share(policy: Policy, engine: TorchEngine, recipe: Recipe) -> bool:
     return (parameter.dtype, parameter.device) == (engine.weights.dtype, engine.device)
 
 
-def make_frozen(recipe: Recipe, source: Source, engine: TorchEngine) -> Engine | None:
+def make_frozen(recipe: Recipe, source: Source, *, device: torch.device, window: int | None) -> Engine | None:
     """The model that compresses DECOR's memory and is not trained (4.2); None where the engine has it within itself.
 
     An adapter can be switched off. Where all weights are trained, the base model gets an engine of its own, with room
@@ -130,8 +137,7 @@ def make_frozen(recipe: Recipe, source: Source, engine: TorchEngine) -> Engine |
         return open_engine(recipe.compressor, part="compressor")
     if recipe.system != "decor" or recipe.model.rank:
         return None
-    window = engine.context_window
-    return TorchEngine(source, device=engine.device, cache_tokens=window, window=window)
+    return TorchEngine(source, device=device, cache_tokens=window, window=window)
 
 
 def make_system(

@@ -15,6 +15,7 @@ import torch
 
 from .. import assemble
 from ..assemble.tools import open_tools
+from ..engine.torch.engine import TorchEngine
 from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..evaluate.fingerprint import of_adapter, of_index
@@ -28,6 +29,7 @@ from .components import (
     make_frozen,
     make_policy,
     make_reward,
+    make_served,
     make_system,
     precision,
     rollout_spec,
@@ -38,6 +40,7 @@ from .recipe import Recipe
 from .rl import RLTrainer
 from .rollouts import MemoisedSearch
 from .run import TrainRun
+from .served_rollouts import ServedPolicy
 from .sft import SFTTrainer
 from .traces import TraceSet, gold_traces, opening_of
 from .world_sources import WORLD, WorldSources
@@ -115,9 +118,13 @@ async def train(
         policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
         if recipe.model.shard:
             shard(policy, policy.model.layers, ranks)
-        engine = make_engine(recipe, source, device=place, policy=policy)
+        engine: TorchEngine | ServedPolicy
+        if recipe.rollout.server:
+            engine = make_served(recipe, source, run.folder / "served", ranks=ranks)
+        else:
+            engine = make_engine(recipe, source, device=place, policy=policy)
         held.push_async_callback(engine.close)
-        frozen = make_frozen(recipe, source, engine)
+        frozen = make_frozen(recipe, source, device=place, window=engine.context_window)
         if frozen is not None:
             held.push_async_callback(frozen.close)
         source = replace(source, state={})  # everything is in place: nothing is held twice

@@ -80,6 +80,8 @@ class RolloutPart(Record):
     """Longest turn."""
     concurrency: Positive = 512
     """Episodes in flight."""
+    server: str = ""
+    """A vLLM server of the base model to roll out on, `http://HOST:8000/v1`; the engine in this process where empty."""
     cache_tokens: Count = 0
     """Size of the rollout engine's cache; 0 lets the engine choose."""
     window: Count = 0
@@ -286,6 +288,8 @@ def _check_together(recipe: Recipe) -> None:
         raise ConfigError("instruct.plays: roles are played by a model; name it, as instruct.teacher = 'openai:…'")
     if not recipe.abstain and any(part.unanswerable for part in (*recipe.data, *recipe.dev)):
         raise ConfigError("unanswerable: the answer unknown is not allowed; set abstain = true beside it")
+    if recipe.rollout.server and not recipe.model.rank:
+        raise ConfigError("rollout.server: a server takes over adapters, not whole models; set model.rank above 0")
     if recipe.kind == "rl":
         _check_rl(recipe)
 
