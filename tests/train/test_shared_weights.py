@@ -9,6 +9,7 @@ import torch
 from subquest.engine import Message, Sampling
 from subquest.engine.torch.engine import TorchEngine
 from subquest.engine.torch.loader import Source
+from subquest.engine.torch.weights import _one_below_the_other
 from subquest.train.components import make_engine, make_policy
 from subquest.train.lora import lora_layers
 from subquest.train.policy import Policy
@@ -121,3 +122,17 @@ def test_frozen_weights_never_exist_in_full_precision(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Policy, "load_base", watched)
     make_policy(ModelPart("", rank=4, dtype="bfloat16"), tiny_source("qwen2", vocabulary=300), device=CPU, seed=0)
     assert seen == [torch.bfloat16]
+
+
+def test_neighbours_in_memory_are_not_taken_for_one_matrix() -> None:
+    """An allocator may put separate tensors one behind the other."""
+    memory = torch.arange(64.0)
+    lent = memoryview(memory.numpy()).cast("B")
+    first, second = (torch.frombuffer(lent[at : at + 128], dtype=torch.float32).view(8, 4) for at in (0, 128))
+    assert second.data_ptr() == first.data_ptr() + 128
+    parts: list[torch.Tensor | None] = [first, second]
+    whole = _one_below_the_other(parts, torch.empty(16, 4))
+    assert whole.flatten().tolist() == memory.tolist()
+    assert second.data_ptr() == whole[8].data_ptr(), "it has moved"
+    together = _one_below_the_other([whole[:8], whole[8:]], torch.empty(16, 4))
+    assert together.data_ptr() == whole.data_ptr()

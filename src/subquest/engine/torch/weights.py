@@ -261,9 +261,10 @@ def _one_below_the_other(parts: Sequence[Tensor | None], like: Tensor) -> Tensor
     """Parts of a matrix as one: a view where they lie so already, else they move into one like `like`."""
     tensors = [part for part in parts if part is not None]
     first = tensors[0].detach()
-    following = first.data_ptr()
+    storage, following = first.untyped_storage().data_ptr(), first.data_ptr()
     for part in tensors:
-        if part.data_ptr() != following or part.stride() != first.stride():
+        apart = part.untyped_storage().data_ptr() != storage  # neighbours in memory may be strangers
+        if apart or part.data_ptr() != following or part.stride() != first.stride():
             break
         following += part.shape[0] * part.stride(0) * part.element_size()
     else:
