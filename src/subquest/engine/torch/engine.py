@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from ...errors import ContextOverflow, EngineError, UsageError
 from ...models import default_adapter, resolve
 from ...process import collect_rarely, switch_often
-from ..adapter import prompt_set_of
+from ..adapter import prompt_set_of, trained_prompt_set
 from ..chat_format import ChatFormat, chat_format_of, encode_pieces, prompt_segments
 from ..interface import Message, Mode, Sampling
 from .block_pool import BlockPool
@@ -125,7 +125,7 @@ class TorchEngine:
         path = resolve(name)
         device, dtype = _chosen(settings.get("device"), settings.get("dtype"))
         engine = cls(load(path, device=device, dtype=dtype), **settings)
-        engine.prompt_set = "compact" if name == EMBEDDED else "full"
+        engine.prompt_set = trained_prompt_set(path) or ("compact" if name == EMBEDDED else "full")
         file = default_adapter() if adapter == "default" else adapter and Path(adapter).expanduser()
         if file:
             engine.refresh(adapter=load_adapter(file, path))
