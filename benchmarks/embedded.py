@@ -214,7 +214,7 @@ def _llama(threads: int, rounds: int, build: str, file: str, lora: str | None = 
 
 
 def _kernel(threads: int, rounds: int, file: str) -> dict[str, float]:
-    """Tokens a CPU second with our kernel and with llama.cpp's own, in turn: 128 read, one written, eight in one pass."""
+    """Tokens a second with our kernel and with llama.cpp's own, in turn: 128 read, one written, eight in one pass."""
     from subquest.engine.embedded.llama_cpp import open_library
     from subquest.engine.embedded.model import Model, Stretch
 
