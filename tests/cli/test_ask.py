@@ -272,9 +272,9 @@ def test_an_endpoint_that_only_writes_prose_brings_a_suggestion(
     from ..docs.endpoint import Reader, endpoint
 
     monkeypatch.setattr(Reader, "reply", lambda *_: "I believe that it was somewhere in the north.")
-    question = "Where was the designer of the Orvane Bridge born?"
+    asked = ["ask", "Where was the designer of the Orvane Bridge born?", "--index", "docs.sq", "--quiet"]
     with endpoint() as url:
-        main(["ask", question, "--system", system, "--model", f"openai:my-model@{url}", "--index", "docs.sq", "--quiet"])
+        main([*asked, "--system", system, "--model", f"openai:my-model@{url}"])
     said = capsys.readouterr().err
     assert "the model wrote prose in place of an action" in said
     assert "try --protocol tools (if the endpoint has tool calls) or --prompts compact or a larger --model" in said
