@@ -73,7 +73,11 @@ def test_a_page_without_text_is_an_empty_part() -> None:
 
 @pytest.mark.parametrize(
     ("above", "called"),
-    [("Emergency calls", "Emergency calls"), ("Table 2. Calls by site.", "Table 2. Calls by site."), ("See below.", "")],
+    [
+        ("Emergency calls", "Emergency calls"),
+        ("Table 2. Calls by site.", "Table 2. Calls by site."),
+        ("See below.", ""),
+    ],
 )
 def test_a_table_is_called_what_the_line_above_it_says(above: str, called: str) -> None:
     parts = read((60, 740, "We answer all calls."), (60, 720, above), *grid(700, TABLE, [60, 220, 380]))

@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 from email import policy
-from email.message import EmailMessage
+from email.message import EmailMessage, MIMEPart
 from email.parser import BytesParser
 from typing import BinaryIO
 
@@ -70,7 +70,7 @@ def _attached(part: Part, section: tuple[str, ...]) -> Part:
     return part._replace(section=(*section, *within, *part.section), place=place, title="")
 
 
-def _of(part: EmailMessage, wrong: list[str], name: str = "") -> Iterator[Part]:
+def _of(part: MIMEPart, wrong: list[str], name: str = "") -> Iterator[Part]:
     """The parts of a body or an attachment; nothing for an image and other kinds without text."""
     payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes):
