@@ -1,9 +1,9 @@
 """Passages: from the parts of a file to the documents that an index holds, each with its location.
 
-A passage of `docs/report.pdf` is a document called `docs/report.pdf#7`. Its title is the file's title, the sheet and the
-headings above it; its metadata say where to look: `file`, `member` (of an archive), `page`, `slide`, `sheet` and `row`,
-`line`, `section`, and `start`, the place of its first character in that page, sheet or file; those of a Markdown page
-also hold the fields of its front matter, which is no passage.
+A passage of `docs/report.pdf` is a document called `docs/report.pdf#7`. Its title is the file's title, the sheet and
+the headings above it; its metadata say where to look: `file`, `member` (of an archive), `page`, `slide`, `sheet` and
+`row`, `line`, `section`, and `start`, the place of its first character in that page, sheet or file; those of a
+Markdown page also hold the fields of its front matter, which is no passage.
 """
 
 from __future__ import annotations
