@@ -100,9 +100,8 @@ def _calibrate(args: argparse.Namespace) -> int:
         found += [fitted] if fitted.curves else []
         kinds = {True: "supported", False: "unsupported", None: "all"}
         shares = (f"{kinds[c.supported]} answers right {c.share:.0%} (n={c.n})" for c in fitted.curves)
-        print(
-            f"{system} on {model or weights.name}: {', '.join(shares) or f'fewer than {FEWEST} answers of a kind: left out'}"
-        )
+        told = ", ".join(shares) or f"fewer than {FEWEST} answers of a kind: left out"
+        print(f"{system} on {model or weights.name}: {told}")
     if not found:
         names = ", ".join(args.runs)
         raise UsageError(f"{names}: no system has {FEWEST} scored answers of a kind; evaluate more dev questions")
