@@ -347,6 +347,7 @@ def test_a_calibration_beside_an_adapter_is_found_and_holds_for_no_other(
         assert found is not None
         assert found.measured is not None
         assert (found.measured.data, found.measured.n) == (("dev",), 24)
+        assert found.find("direct", "the same weights on another engine") is not None
     assert own_calibration(f"gguf:{adapter}", None) is not None, "or of a model without an adapter"
     assert own_calibration("openai:gpt-5", str(adapter)) is None
     assert own_calibration("embedded", "none") is None
