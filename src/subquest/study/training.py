@@ -42,6 +42,7 @@ def train(
     *,
     adapters: Mapping[str, str],
     until: float | None = None,
+    model: str = "",
     device: str = "",
     report: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
@@ -54,7 +55,7 @@ def train(
             continue
         report(f"{training.name}: training")
         began = time.monotonic()
-        status = start_training(study, training, runs, adapters, minutes=left, device=device).wait()
+        status = start_training(study, training, runs, adapters, minutes=left, model=model, device=device).wait()
         try:
             step, last = finish_training(study, training, runs, results)
         except DataError as error:
@@ -74,13 +75,16 @@ def start_training(
     adapters: Mapping[str, str],
     *,
     minutes: float | None = None,
+    model: str = "",
     device: str = "",
 ) -> subprocess.Popen[bytes]:
-    """Start a training, or resume it where its folder has a checkpoint."""
+    """Start a training, or resume it where its folder has a checkpoint. `model` is where the model is, if its recipe does
+    not say it."""
     folder = folder_of(study, training, runs)
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "subquest", "train", str(training.recipe), "--out", str(folder)]
     changes = {**training.set, "model.adapter": adapters.get(study.start_of(training), "")}
+    changes |= {"model.path": model} if model else {}
     for key, value in changes.items():
         command += ["--set", f"{key}={to_toml(value)}"]
     command += [] if minutes is None else ["--minutes", f"{minutes:.2f}"]
