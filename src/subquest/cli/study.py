@@ -270,15 +270,32 @@ def _run_trained(args: argparse.Namespace, study: Study) -> int:
     if args.train or args.run:
         _report(_count(progress, () if args.train else args.only))
     if args.write:
-        from ..study.page import Page
-
-        with complete_file(args.write) as scratch:
-            scratch.write_text(Page(progress).text(), encoding="utf-8")
+        _write(args, progress)
     if args.types:
         _show_types(args, progress)
     elif not (args.train or args.run or args.write):
         _list(args, progress)
     return 1 if failed else 0
+
+
+def _write(args: argparse.Namespace, progress: Progress) -> None:
+    """The page of all claims; or, of a study on several sizes of model, a page of verdicts and one for each paper."""
+    if progress.study.sizes:
+        from ..study import read_study
+        from ..study.overview import Overview
+        from ..study.results import Results
+        from ..study.training import open_progress
+
+        def open_size(folder: Path) -> Progress:
+            study = read_study(folder.resolve())
+            return open_progress(study, Results(study.folder / "results"), Path("runs") / study.name)
+
+        Overview(progress, open_size).write(args.write)
+        return
+    from ..study.page import Page
+
+    with complete_file(args.write) as scratch:
+        scratch.write_text(Page(progress).text(), encoding="utf-8")
 
 
 def _report(text: str) -> None:

@@ -45,9 +45,9 @@ A study may also bring its own models: variants name the *adapters* that answer,
     model = "Qwen2.5-Coder-1.5B-Instruct"                     the model, in place of the embedded one: trainings start
     parameters = 1.5e9                                        from it, `--model FOLDER` says where it is
     prompts = "full"                                          for the variants of the file, as is max_tokens
-    like = "../claims"                                        what the recipe leaves out is taken from this one: sources,
-    only = ["coda-*"]                                         variants, trainings and claims where it has none of its own
-                                                              (only these claims), words and numbers of claims else
+    like = "../claims"                                        what it leaves out is taken from this study: the words of
+                                                              claims; without variants, everything, and of the claims
+    only = ["coda-*"]                                         these
     sizes = ["../claims"]                                     the same study on smaller models, for the page
 
     [finding]                                                 what was found, by claim

@@ -3,7 +3,8 @@ comparisons.
 
 One file per variant, JSON in xz, with the stamp it was measured with. A *unit* is one variant on one part of a source
 (a world, a real set). It is stored when all its questions are answered; until then `partial-VARIANT.json.xz` keeps what
-a run that was cut off had answered: processes that answer for different variants share a folder. Metrics of answers are kept per question (in thousandths), costs as means.
+a run that was cut off had answered. Processes that answer for different variants can share a folder. Metrics of answers
+are kept per question (in thousandths), costs as means.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..record import Question
 from .design import Study, Training, Variant
 from .stamps import Stamp, Stamps, digest, known_as
 
-KEPT = ("em", "f1", "cem", "judge", "sepr", "interactions", "completion_tokens")
+KEPT = ("em", "f1", "cem", "judge", "sepr", "interactions", "completion_tokens", "written_planner")
 """Figures that are kept for each question."""
 PARTIAL = "partial"
 REAL_SET = 485

@@ -220,8 +220,7 @@ def training_digest(training: Training, start: str) -> str:
     table.pop("traces", None)  # what the recipe's sources give, prepared in advance
     name = table.get("system", "coda")
     settings = {"k": table.get("k", 3), **table.get("settings", {})}
-    prompts = "full" if table.get("prompts") == "full" else "compact"
-    rolled = measured(Variant(training.name, name, {"": BARE}, settings, prompts=prompts))
+    rolled = measured(Variant(training.name, name, {"": BARE}, settings, prompts=table.get("prompts", "compact")))
     rolls = [rolled[name] for name in ("settings", "prompts", "search", "ranking")]
     rolls += [TRAINING_PLANS_VERSION] if training.needs_minilm else []
     return digest(json.dumps([table, rolls, start], sort_keys=True))

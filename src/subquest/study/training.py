@@ -78,8 +78,7 @@ def start_training(
     model: str = "",
     device: str = "",
 ) -> subprocess.Popen[bytes]:
-    """Start a training, or resume it where its folder has a checkpoint. `model` is where the model is, if its recipe does
-    not say it."""
+    """Start a training, or resume it where its folder has a checkpoint. `model` says where its model is."""
     folder = folder_of(study, training, runs)
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "subquest", "train", str(training.recipe), "--out", str(folder)]
@@ -110,12 +109,15 @@ def finish_training(study: Study, training: Training, runs: Path, results: Resul
         place = adapter_of(study, training, runs)
         export_adapter(steps[-1], place, recipe.model)
         adapter = file_digest(str(place))
-    curves: dict[str, list[tuple[int, float]]] = {}
+    known = known_as(study, training)
+    before = results.training(training.name, known).get("figures", {})  # steps that were made on another machine
+    curves: dict[str, dict[int, float]] = {name: dict(found) for name, found in before.items()}
     with RunStore.open(folder / "run.sqlite") as store:
         for step, name, value in store.metrics():
             if name in FIGURES or name.startswith(("reward/", "dev_")):
-                curves.setdefault(name, []).append((step, round(value, 5)))
-    results.keep_training(training.name, known_as(study, training), adapter, curves)
+                curves.setdefault(name, {})[step] = round(value, 5)
+    figures = {name: sorted(found.items()) for name, found in curves.items()}
+    results.keep_training(training.name, known, adapter, figures)
     return reached, recipe.optimiser.steps
 
 
