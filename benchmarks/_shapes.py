@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,19 @@ def fields(shape: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def random_source(shape: str, tokenizer: Any, device: torch.device, dtype: torch.dtype, **more: Any) -> Source:
-    """A model in memory; `more` are further fields of its configuration."""
+def _classes(shape: str, **more: Any) -> tuple[Any, Any]:
+    """The configuration of a shape, and the class of its model."""
     from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
     classes = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen2": (Qwen2Config, Qwen2ForCausalLM)}
     config_class, model_class = classes[SHAPES[shape][0]]
     rotary = {"rope_type": "default", "rope_theta": 1e6}
-    config = config_class(**{**fields(shape), "rope_parameters": rotary, **more})
+    return config_class(**{**fields(shape), "rope_parameters": rotary, **more}), model_class
+
+
+def random_source(shape: str, tokenizer: Any, device: torch.device, dtype: torch.dtype, **more: Any) -> Source:
+    """A model in memory; `more` are further fields of its configuration."""
+    config, model_class = _classes(shape, **more)
     torch.manual_seed(0)
     usual = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
@@ -50,6 +56,30 @@ def random_source(shape: str, tokenizer: Any, device: torch.device, dtype: torch
     finally:
         torch.set_default_dtype(usual)
     return Source(f"random-{shape}", config, state, tokenizer, ())
+
+
+class _Made(Mapping[str, torch.Tensor]):
+    """Parameters that are made when they are asked for, so that no copy is held beside those in use."""
+
+    def __init__(self, shapes: Mapping[str, torch.Size], device: torch.device, dtype: torch.dtype) -> None:
+        self._shapes, self._device, self._dtype = shapes, device, dtype
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return torch.empty(self._shapes[name], device=self._device, dtype=self._dtype).normal_(0.0, 0.02)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+
+def lazy_source(shape: str, tokenizer: Any, device: torch.device, dtype: torch.dtype) -> Source:
+    """A model whose random weights take no memory until they are used."""
+    config, model_class = _classes(shape)
+    with torch.device("meta"):
+        shapes = {name: tensor.shape for name, tensor in model_class(config).state_dict().items()}
+    return Source(f"random-{shape}", config, _Made(shapes, device, dtype), tokenizer, ())
 
 
 def write_folder(shape: str, folder: Path) -> None:

@@ -1,10 +1,12 @@
-"""Times of work on a device, and the bandwidth of its memory."""
+"""Times of work on a device, the bandwidth of its memory, and how much of it is used."""
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -37,3 +39,24 @@ def bandwidth(device: torch.device) -> float:
 
 def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+class PeakMemory:
+    """The most memory in use at once while inside: the GPU's, or that of this process."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.gb = 0.0
+
+    def __enter__(self) -> PeakMemory:
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+        else:
+            Path("/proc/self/clear_refs").write_text("5")  # forget the highest so far
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._device.type == "cuda":
+            self.gb = torch.cuda.max_memory_allocated(self._device) / 1e9
+        else:
+            self.gb = int(re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[0]) * 1024 / 1e9

@@ -110,7 +110,7 @@ class Bench:
             search = open_search(material.documents, Path(folder))
             source = load_source(recipe.model.path, [d.text for d in material.documents[:200]])
             policy = make_policy(recipe.model, source, device=self.device, seed=0)
-            engine = make_engine(recipe, source, device=self.device)
+            engine = make_engine(recipe, source, device=self.device, policy=policy)
             system = make_system(recipe, engine, search, temperature=1.0)
             self.kept = Keeping(load_reward("coda"))
             run = TrainRun(Path(folder) / "run", recipe)
@@ -240,7 +240,7 @@ class Bench:
         device = torch.device("cpu")
         source = load_source(recipe.model.path, texts)
         policy = make_policy(recipe.model, source, device=device, seed=0)
-        engine = make_engine(recipe, source, device=device)
+        engine = make_engine(recipe, source, device=device, policy=policy)
         system = get("direct")(engine, sampling=Sampling(max_tokens=spec["max_tokens"], temperature=1.0, logprobs=True))
         kept = Keeping(Lowercase())
         laps: dict[str, list[float]] = {"seconds": [], "cpu_seconds": []}

@@ -7,16 +7,20 @@ benchmarks have tests of their own.
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import torch
 
 from subquest.cli.bench import benchmarks
+from subquest.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,6 +56,32 @@ def test_a_short_soak(monkeypatch: pytest.MonkeyPatch) -> None:
     assert figures["accepted"] >= figures["answered"] > 0
     assert {"ask", "4 searches", "upload", "delete"} <= figures["done"].keys()
     assert figures["retries"]  # the restarts were noticed, by a retry and no more
+
+
+@pytest.mark.slow
+def test_what_fits_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fits = loaded(ROOT / "benchmarks" / "fits.py", monkeypatch)
+    step = fits.Optimiser.policy_step
+
+    def small_device(optimiser: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        if optimiser.policy.lora is None and batch.token_ids.numel() > 50:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return step(optimiser, batch, *args, **kwargs)
+
+    monkeypatch.setattr(fits.Optimiser, "policy_step", small_device)
+    options = ["--device", "cpu", "--shapes", "tiny", "--ranks", "4,0", "--micro-tokens", "24,80"]
+    figures = fits.main([*options, "--save", str(tmp_path / "fits.json")])
+    rows = figures["figures"]["rows"]
+    assert json.loads((tmp_path / "fits.json").read_text())["rows"] == rows
+    sizes = [(row["rank"], row["micro_tokens"], row["checkpointing"]) for row in rows]
+    assert sizes == [(r, t, c) for r in (4, 0) for t in (24, 80) for c in (False, True)]
+    fitting = [row["peak_gb"] is not None for row in rows]
+    assert fitting == [True] * 6 + [False] * 2
+    assert all(row["peak_gb"] > 0 and row["tokens_s"] > 0 for row in rows[:6])
+    assert fits.cells(rows[-1])[4] == "out of memory"
+    assert len(figures["ratios"]) == 6
+    with pytest.raises(UsageError, match="there is no shape '9b'"):
+        fits.main(["--shapes", "9b"])
 
 
 def test_what_a_soak_calls_flat(monkeypatch: pytest.MonkeyPatch) -> None:

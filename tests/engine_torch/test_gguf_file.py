@@ -10,6 +10,7 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
+import torch
 import transformers
 
 from subquest.engine.gguf_file import read_gguf_file
@@ -51,9 +52,13 @@ def test_metadata_and_tensors_are_those_that_gguf_reads(tmp_path: Path) -> None:
     assert [place.name for place in file.tensors] == list(KINDS)
     for found, entry in zip(values(file, file.tensors), reader.tensors, strict=True):
         expected = gguf.dequantize(entry.data, entry.tensor_type)
-        assert found.dtype == np.float32
+        assert found.dtype == torch.float32
         assert found.shape == (6, 96)
-        assert found.tobytes() == np.ascontiguousarray(expected, np.float32).tobytes(), entry.name
+        assert found.numpy().tobytes() == np.ascontiguousarray(expected, np.float32).tobytes(), entry.name
+    whole, threads = values(file, file.tensors), torch.get_num_threads()
+    for found, half in zip(whole, values(file, file.tensors, dtype=torch.bfloat16), strict=True):
+        assert torch.equal(found.bfloat16(), half)
+    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.parametrize("rows", [3, 700])
@@ -79,7 +84,7 @@ def test_k_quants_have_the_bits_of_gguf(kind: str, rows: int, tmp_path: Path, mo
         monkeypatch.setitem(sys.modules, "gguf", None)
     (found,) = values(file, file.tensors)
     assert found.shape == (rows, 2 * block)
-    assert found.tobytes() == np.ascontiguousarray(expected).tobytes()
+    assert found.numpy().tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:

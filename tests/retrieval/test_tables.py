@@ -152,3 +152,14 @@ def test_a_long_table_makes_a_bounded_number_of_passages(
         (note,) = report.notes
         assert "search finds its first rows, and not the last" in note.reason
         assert only(made, "SELECT count(*) FROM staff") == "400"
+
+
+def test_decimal_commas_are_numbers(tmp_path: Path) -> None:
+    (tmp_path / "prices.csv").write_text(
+        "Item;Price;Stock;Code\nlamp;8,81;1.200;1,5-2\npump;1.024,50 €;12;7,25\nbolt;3;0;x\n", encoding="utf-8"
+    )
+    with Index.build(tmp_path / "i.sq", []) as index:
+        ingest(index, [tmp_path / "prices.csv"])
+        total = index.tables.query("SELECT sum(price), max(price), typeof(code) FROM prices").rows
+        assert [float(value) for value in total[0][:2]] == pytest.approx([1036.31, 1024.5])
+        assert total[0][2] == "text"

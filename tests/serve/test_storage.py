@@ -14,6 +14,7 @@ from subquest.runs import RunStore
 from subquest.serve import jobs
 from subquest.serve.settings import Settings
 
+from ..runs.test_prune import asked
 from .conftest import QUESTION, Gate, Running, Start
 from .test_episode_handlers import ask, until
 from .test_serve_command import SERVE, place, process
@@ -150,3 +151,10 @@ def test_documents_on_a_full_disk(start: Start, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(Path, "write_bytes", full)
         reply = client.post("/api/indexes/mine/documents", json=files)
         assert (reply.status_code, json.loads(reply.text)["error"]["code"]) == (507, "storage")
+
+
+def test_old_conversations_are_removed_at_the_start(start: Start, settings: Settings) -> None:
+    settings.runs.mkdir()
+    asked(settings.runs / "asked.sqlite", {"old": 50.0, "new": 1.0})
+    with start(keep_days=30.0) as server, server.client() as client:
+        assert [found["id"] for found in client.get("/api/episodes").json()["episodes"]] == ["new"]

@@ -131,19 +131,25 @@ async def test_what_compresses_memory_is_never_what_is_trained(tmp_path: Path) -
     source = tiny_source("llama", vocabulary=260)
     recipe = replace(RECIPE, system="decor", settings={})
     engine = make_engine(recipe, source, device=torch.device("cpu"))
-    assert make_frozen(recipe, source, engine) is None  # the adapter is switched off
+    assert (
+        make_frozen(recipe, source, device=engine.device, window=engine.context_window) is None
+    )  # the adapter is switched off
     whole = replace(recipe, model=replace(recipe.model, rank=0))
-    frozen = make_frozen(whole, source, engine)
+    frozen = make_frozen(whole, source, device=engine.device, window=engine.context_window)
     assert isinstance(frozen, TorchEngine)
     engine.refresh({name: torch.zeros_like(tensor) for name, tensor in source.state.items()})
     assert all(torch.equal(frozen.weights.parts[name], source.state[name]) for name in frozen.weights.parts)
     script = tmp_path / "facts.jsonl"
     script.write_text('{"reply": "facts"}\n')
-    named = make_frozen(replace(whole, compressor=f"scripted:{script}"), source, engine)
+    named = make_frozen(
+        replace(whole, compressor=f"scripted:{script}"), source, device=engine.device, window=engine.context_window
+    )
     system = make_system(recipe, {"": engine, "compressor": named}, None, temperature=1.0)
     assert system.setup("compressor").engine.name == getattr(named, "name", "")
     assert system.setup("planner").engine is engine
-    assert make_frozen(replace(whole, system="coda"), source, engine) is None
+    assert (
+        make_frozen(replace(whole, system="coda"), source, device=engine.device, window=engine.context_window) is None
+    )
     for one in (engine, frozen):
         await one.close()
 

@@ -52,6 +52,15 @@ def test_all_weights_are_a_model_of_their_own(family: str, tmp_path: Path) -> No
     torch.testing.assert_close(model.lm_head.weight, ours)
 
 
+@pytest.mark.parametrize("prompts", ["compact", "full"])
+def test_a_whole_model_names_the_prompts_that_it_was_trained_on(prompts: str, tmp_path: Path) -> None:
+    policy = Policy(tiny_source("llama", vocabulary=300))
+    save_trained(policy, tmp_path, prompts=prompts)
+    engine = TorchEngine.load(tmp_path, device="cpu", cache_tokens=1024)
+    assert engine.prompt_set == prompts
+    asyncio.run(engine.close())
+
+
 def test_a_folder_that_is_no_whole_model_is_named(tmp_path: Path) -> None:
     save_trained(Policy(tiny_source("llama", vocabulary=300)), tmp_path)
     for name in ("tokenizer.json", "config.json"):

@@ -1,6 +1,5 @@
 """Rollouts that overlap the update: one step off-policy, weighed, learnt from, and resumed exactly."""
 
-import asyncio
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from subquest.train.batch import Rollout, pack
-from subquest.train.loss import importance
-from subquest.train.recipe import Recipe
+from subquest.errors import ConfigError
+from subquest.record import Episode
+from subquest.train.batch import Batch, Rollout, pack
+from subquest.train.loss import Level, LossSettings, importance
+from subquest.train.optimiser import Optimiser, StepResult, logprobs_of
+from subquest.train.policy import Policy
+from subquest.train.random_model import tiny_source
+from subquest.train.recipe import OptimiserPart, Recipe
 
 from .episodes import episode, trajectory
 from .test_rl import RECIPE, finish, trainer
@@ -23,33 +27,93 @@ def test_importance_weights_by_hand() -> None:
     behaviour = torch.tensor([-1.5, -3.0, -1.0])
     found = importance(old, behaviour, cap=2.0)
     assert found.weights.tolist() == pytest.approx([math.exp(0.5), 2.0, math.exp(-2.0)])
-    assert found.truncated == pytest.approx(1 / 3)
+    assert found.truncated.tolist() == [False, True, False]
     # one weight a unit: the first two tokens have a mean gap of 1.25, which is cut
     pooled = importance(old, behaviour, cap=2.0, units=torch.tensor([0, 0, 1]))
     assert pooled.weights.tolist() == pytest.approx([2.0, 2.0, math.exp(-2.0)])
-    assert pooled.truncated == pytest.approx(2 / 3)
+    assert pooled.truncated.tolist() == [True, True, False]
+    # the first token is the old policy's own: its log-probs differ by rounding, and do not count
+    mixed = importance(old, behaviour, cap=2.0, older=torch.tensor([False, True, True]))
+    assert mixed.weights.tolist() == pytest.approx([1.0, 2.0, math.exp(-2.0)])
+    pooled = importance(old, behaviour, cap=9.0, units=torch.tensor([0, 0, 1]), older=torch.tensor([False, True, True]))
+    assert pooled.weights.tolist() == pytest.approx([math.exp(1.0), math.exp(1.0), math.exp(-2.0)])
 
 
 def test_weights_of_the_sampling_policy_itself_are_one() -> None:
     old = torch.tensor([-0.1, -2.0])
     found = importance(old, old, cap=2.0)
     assert found.weights.tolist() == [1.0, 1.0]
-    assert found.truncated == 0.0
+    assert not found.truncated.any()
 
 
-def test_a_step_on_old_samples_weighs_advantages(tmp_path: Path) -> None:
-    """The update sees advantage times min(old / behaviour, cap), token by token; -0.1 * id was the behaviour."""
-    t = trainer(tmp_path, OVERLAPPED)
-    e = episode("e", trajectory("t", "planner", ("prompt", [5, 6]), ("agent", [7, 8, 9])))
-    batch = pack([Rollout(e, {"t": 2.0})])
-    old = torch.tensor([-0.7 + 0.5, -0.8 - 1.0, -0.9 + 3.0])
-    (weighed,), mean, cut = t._weighed([batch], [old])
-    expected = [math.exp(0.5), math.exp(-1.0), 2.0]
-    assert weighed.advantages.tolist() == pytest.approx([2 * w for w in expected], rel=1e-5)
-    assert mean == pytest.approx(sum(expected) / 3, rel=1e-5)
-    assert cut == pytest.approx(1 / 3)
-    asyncio.run(t.engine.close())
-    t.run.close()
+@pytest.mark.parametrize("level", ["token", "trajectory", "role"])
+@pytest.mark.parametrize("updates", [1, 2])
+def test_a_step_on_older_samples_weighs_advantages(level: Level, updates: int) -> None:
+    """The gradient is that of advantages times min(old / behaviour, cap), the old log-probs from a pass of their own.
+
+    Turns are by the weights that are improved (version 4) or by those before (3).
+    """
+    loss = LossSettings(level, clip_low=0.2, clip_high=0.2)
+    episodes = [
+        episode(f"e{n}", *(
+            trajectory(f"{n}-{role}", role, ("prompt", [5, 6 + n]), ("agent", [7, 8 + n]), ("env", [3]), ("agent", [9]))
+            for role in ("planner", "executor")
+        ))
+        for n in range(3)
+    ]  # fmt: skip
+    numbered = [with_versions(e, [3, 4] if n else [4, 4]) for n, e in enumerate(episodes)]
+    worth = [{t.id: 1.0 + at - n for at, t in enumerate(e.trajectories)} for n, e in enumerate(numbered)]
+    batch = pack(list(map(Rollout, numbered, worth)), version=4)
+    assert batch.older is not None
+    assert batch.older.tolist() == [False] * 6 + [True, True, False] * 4
+    source = tiny_source("llama", vocabulary=260)
+
+    def gradients(
+        batch: Batch, cap: float | None, old: torch.Tensor | None
+    ) -> tuple[dict[str, torch.Tensor], StepResult]:
+        policy = Policy(source)
+        optimiser = Optimiser(policy, OptimiserPart(micro_tokens=24, learning_rate=0.0, clip=0.0), 1)
+        found: dict[str, torch.Tensor] = {}
+        step = optimiser.adam.step
+
+        def kept() -> None:
+            found.update({name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None})
+            step()
+
+        optimiser.adam.step = kept  # type: ignore[method-assign, assignment]
+        return found, optimiser.policy_step(batch, loss, temperature=1.0, old=old, reference=None, cap=cap)
+
+    before = logprobs_of(Policy(source), batch, temperature=1.0, micro_tokens=1000)
+    noise = 0.7 * torch.sin(torch.arange(before.numel()) + 1.0)
+    batch = replace(batch, behaviour=before + noise)
+    assert batch.behaviour is not None
+    by = importance(before, batch.behaviour, cap=1.2, units=batch.layout.units(level), older=batch.older)
+    assert by.truncated.any()
+    ours, result = gradients(batch, 1.2, before if updates == 2 else None)
+    by_hand, plain = gradients(replace(batch, advantages=batch.advantages * by.weights, older=None), None, before)
+    assert ours.keys() == by_hand.keys() != set()
+    for name, gradient in by_hand.items():
+        torch.testing.assert_close(ours[name], gradient, rtol=1e-4, atol=1e-6)
+    assert result.figures["importance"] == pytest.approx(float(by.weights.mean()), rel=1e-5)
+    assert result.figures["truncated"] == pytest.approx(float(by.truncated.float().mean()))
+    assert "importance" not in plain.figures
+
+
+def with_versions(e: Episode, versions: list[int]) -> Episode:
+    """The episode with the versions of the weights that wrote its turns, in each of its trajectories."""
+    trajectories = []
+    for t in e.trajectories:
+        left = iter(versions)
+        segments = tuple(replace(s, policy=next(left)) if s.kind == "agent" else s for s in t.segments)
+        trajectories.append(replace(t, segments=segments))
+    return replace(e, trajectories=tuple(trajectories))
+
+
+def test_older_samples_need_log_probs() -> None:
+    e = with_versions(episode("e", trajectory("t", "planner", ("prompt", [5]), ("agent", [7]))), [2])
+    bare = replace(e.trajectories[0], segments=tuple(replace(s, logprobs=None) for s in e.trajectories[0].segments))
+    with pytest.raises(ConfigError, match="an engine that gives log-probs"):
+        pack([Rollout(replace(e, trajectories=(bare,)), {"t": 1.0})], version=3)
 
 
 @pytest.mark.slow

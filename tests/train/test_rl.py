@@ -74,11 +74,12 @@ def trainer(
     minutes: float | None = None,
     watch: object = None,
     ranks: Ranks = ALONE,
+    engine: Any = None,
 ) -> RLTrainer:
     source = tiny_source("llama", vocabulary=260)
     policy = make_policy(recipe.model, source, device=torch.device("cpu"), seed=recipe.seed)
     shard(policy, policy.model.layers, ranks)
-    engine = TorchEngine(source, device="cpu", cache_tokens=65_536)
+    engine = engine or TorchEngine(source, device="cpu", cache_tokens=65_536)
     settings: dict[str, Any] = {"turns": 1, "force": False, "prompts": SHORT_PROMPTS}
     sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=1.0, logprobs=True)
     system = CoDA(engine, FakeSearch(), sampling=sampling, **settings)
@@ -297,7 +298,7 @@ def test_a_process_without_any_spread_takes_part_all_the_same(tmp_path: Path) ->
     """The last questions that are asked anew are fewer than the processes: this one asks none."""
     t = trainer(tmp_path, replace(RECIPE, rollout=replace(RECIPE.rollout, dynamic=True)))
     t.sampler.reward, t.sampler.ranks = Flat(), SecondOfTwo()
-    sampled = asyncio.run(t.sampler.sample(0, 0))
+    sampled = asyncio.run(t.sampler.sample(0))
     asyncio.run(t.engine.close())
     t.run.close()
     assert len(sampled.episodes) == len(sampled.rewards) == 4

@@ -171,15 +171,18 @@ class Lab:
         running: list[Running] = []
         ready = threading.Event()
         threading.Thread(target=self._prepare, args=(ready,), daemon=True).start()
-        while True:
+        changed, prepared = True, False
+        while running or self._time_left > 0:
             ended = [run for run in running if self._ended(run)]
             running = [run for run in running if run not in ended]
-            while self._time_left > 0 and len(running) < self.args.at_once:
-                part = self._next(running, prepared=ready.is_set())
+            changed, prepared = changed or bool(ended) or ready.is_set() != prepared, ready.is_set()
+            while changed and self._time_left > 0 and len(running) < self.args.at_once:
+                part = self._next(running, prepared=prepared)
                 if part is None:
                     break
                 running.append(self._start(part))
-            if not running and (self._time_left <= 0 or ready.is_set()):
+            changed = False
+            if not running and prepared:
                 return
             time.sleep(0.5)
 

@@ -222,6 +222,7 @@ async def answer_all(
     if unscored := score_unscored(store):
         print(f"{unscored} answers of the run had no scores; they are scored now", file=sys.stderr)
     jobs = list(jobs_for(store, datasets, systems))
+    store.add_questions(job.question for job in jobs)  # a run that is killed can say what is missing
     total = sum(map(len, datasets.values())) * len(systems)
     with EvaluationProgress(total, total - len(jobs)) as progress:
         await evaluate(

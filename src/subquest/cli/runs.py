@@ -1,4 +1,4 @@
-"""`subquest runs`: list, describe, export, import and verify stored runs."""
+"""`subquest runs`: list, describe, export, import, prune and verify stored runs."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     restore = actions.add_parser("import", help="create a run from exported JSON lines")
     restore.add_argument("file")
     restore.add_argument("--out", required=True, metavar="RUN")
+    prune = actions.add_parser("prune", help="remove old conversations from the run of a server")
+    prune.add_argument("run", nargs="?", help="default: asked.sqlite where `serve` keeps it")
+    prune.add_argument(
+        "--days", type=float, required=True, metavar="N", help="keep conversations with an answer in the last N days"
+    )
     verify = actions.add_parser("verify", help="check a run; save what is readable of a damaged run")
     verify.add_argument("run")
     verify.add_argument("--salvage", metavar="NEW", help="write what is readable as a new run")
@@ -54,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
         "calibrate": _calibrate,
         "export": _export,
         "import": _import,
+        "prune": _prune,
         "verify": _verify,
     }[args.action]
     return action(args)
@@ -129,6 +135,7 @@ def _list(args: argparse.Namespace) -> int:
         print(
             f"{run['run']}  {run['created']}  {run['episodes']} episodes"
             f"{_and_interrupted(run)}  {', '.join(run['systems']) or 'no system yet'}  {run['bytes'] / 1e6:.1f} MB"
+            f"{'  ' if run['progress'] else ''}{run['progress']}"
         )
     if not found and not args.json:
         here = len(runs_in(Path())) if not args.folder else 0
@@ -142,7 +149,8 @@ def _info(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(description, ensure_ascii=False))
         return 0
-    print(f"{description['run']}, begun {description['created']}, {description['bytes'] / 1e6:.1f} MB")
+    progress = f", {description['progress']}" if description["progress"] else ""
+    print(f"{description['run']}, begun {description['created']}, {description['bytes'] / 1e6:.1f} MB{progress}")
     print(
         f"  {description['episodes']} episodes{_and_interrupted(description)}, {description['questions']} questions, "
         f"{description['trajectories']} trajectories, {description['failures']} failures"
@@ -186,6 +194,19 @@ def _import(args: argparse.Namespace) -> int:
     return 0
 
 
+def _prune(args: argparse.Namespace) -> int:
+    from ..config import load_config
+    from ..errors import UsageError
+    from ..runs.prune import prune_run
+
+    if not args.days > 0:
+        raise UsageError("--days must be above 0")
+    path = Path(args.run or Path(load_config().runs or "runs") / "asked.sqlite")
+    done = prune_run(path, time.time() - args.days * 86_400)
+    print(f"{path}: {done.removed} questions removed, {done.kept} kept; {done.bytes / 1e6:.1f} MB smaller")
+    return 0
+
+
 def _verify(args: argparse.Namespace) -> int:
     from ..runs.salvage import salvage_run, verify_run
 
@@ -213,9 +234,11 @@ def _verify(args: argparse.Namespace) -> int:
 def _description(path: Path) -> dict[str, Any]:
     from datetime import UTC, datetime
 
+    from ..evaluate.run_overview import Overviews, progress
     from ..runs import RunStore
 
     with RunStore.open(path) as store:
+        overview = Overviews().get(path.name, store.path)
         datasets: dict[str, dict[str, dict[str, int]]] = {}
         for summary in store.summaries():
             endings = datasets.setdefault(summary.dataset, {}).setdefault(summary.system, {})
@@ -225,6 +248,7 @@ def _description(path: Path) -> dict[str, Any]:
             "created": datetime.fromtimestamp(store.created, UTC).isoformat(timespec="seconds"),
             "bytes": store.path.stat().st_size,
             **store.counts(),
+            "progress": "" if "error" in overview else progress(overview),
             "systems": sorted({system for systems in datasets.values() for system in systems}),
             "datasets": datasets,
             "settings": store.settings,

@@ -40,6 +40,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--stall", type=float, default=10.0, metavar="S", help="log all stacks if nothing moves so long (0: never)"
     )
+    limits.add_argument(
+        "--keep-days",
+        type=float,
+        metavar="N",
+        help="at the start, remove conversations without an answer in the last N days (default: keep all)",
+    )
     limits.add_argument("--read-only", action="store_true", help="accept no documents")
     limits.add_argument("--no-model-form", action="store_true", help="the model cannot be set on the page")
     limits.add_argument(
@@ -132,6 +138,8 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
     for name in ("running", "queued", "asks_per_minute"):
         if getattr(args, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be 1 or more")
+    if args.keep_days is not None and not args.keep_days > 0:
+        raise UsageError("--keep-days must be above 0")
     for name in ("grace", "stall"):
         if not 0 <= getattr(args, name) <= 86_400:
             raise UsageError(f"--{name} must be a number of seconds, from 0 to 86400")
@@ -151,6 +159,7 @@ def settings_from_args(args: argparse.Namespace) -> Settings:
         asks_per_minute=args.asks_per_minute,
         grace=args.grace,
         stall=args.stall,
+        keep_days=args.keep_days,
         read_only=args.read_only,
     )
 

@@ -304,6 +304,13 @@ def prompt_set_of(place: Path) -> str:
     return str(_facts(place).get(PROMPTS, UNSAID))
 
 
+def trained_prompt_set(model: Path) -> str:
+    """The set of prompts that a whole model in a folder was trained on by us; empty for every other model."""
+    config = model / "config.json"
+    facts = read_json(config, "the model's configuration") if config.is_file() else {}
+    return str(facts.get(PROMPTS, "")) if isinstance(facts, dict) else ""
+
+
 def base_of(place: Path) -> str:
     """The SHA-256 of the base model that the adapter in a file or folder was trained on; empty if it names none."""
     return str(_facts(place).get(BASE, ""))

@@ -83,6 +83,8 @@ class Generation(Record):
     """Problems with its tool calls, or with how the endpoint ended it."""
     cached: bool = False
     """Answered from the on-disk cache, without asking the model."""
+    policy: int | None = None
+    """Version of the weights that wrote it, counted by the trainer (`Segment.policy`)."""
 
     @property
     def cut_in_thought(self) -> bool:

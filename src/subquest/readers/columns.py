@@ -10,6 +10,7 @@ LOOK = 20
 """Rows from which it is decided which one names the columns."""
 _LONGEST_NAME = 80
 _NUMBER = re.compile(r"[-+−]?[£$€¥]?[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[%€£]|(?<=\d)[eE][-+]?\d{1,2})?$")
+_COMMA_NUMBER = re.compile(r"[-+−]?(?:[£$€¥] ?)?[-+−]?(?:\d{1,3}(?:\.\d{3})+|0|[1-9]\d*)(?:,\d+)?(?: ?[%€£])?$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d\d")
 _YEAR = re.compile(r"(?:19|20)\d\d$")
 _SIGNS = str.maketrans({"−": "-", **dict.fromkeys("£$€¥%,+", "")})
@@ -24,6 +25,11 @@ def number_in(cell: str) -> int | float | None:
     if (len(digits) > 1 and digits[0] == "0" and digits[1] != ".") or len(digits) > 18:
         return None
     return float(plain) if "." in plain or "e" in plain.lower() else int(plain)
+
+
+def is_comma_number(cell: str) -> bool:
+    """Whether a cell is a number as much of Europe writes it: `8,81`, `1.234,50`, `12`."""
+    return bool(_COMMA_NUMBER.match(cell))
 
 
 def header_of(rows: Sequence[Sequence[str]]) -> int | None:

@@ -8,6 +8,7 @@ rows             records to rows, and batches to transactions
 pack             the compact form of records
 file             the SQLite file: tables, creating, opening, finding
 jsonl            export to and import from JSON lines
+prune            removing old conversations of a server
 salvage          checking a run, saving what is readable of a damaged one
 """
 

@@ -61,11 +61,11 @@ class Score(NamedTuple):
 
 
 class Reader:
-    """Reads a run through its own connection."""
+    """Reads a run through its own connection, unless it is given one."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection | None = None) -> None:
         self.path = path
-        self._connection = connect(path, write=False)
+        self._connection = connection or connect(path, write=False)
         self._blocks: OrderedDict[int, list[bytes]] = OrderedDict()
 
     def close(self) -> None:

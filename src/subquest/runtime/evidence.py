@@ -11,8 +11,9 @@ An answer is *supported* where
     them with a number in it), or
     it is a sentence whose names and numbers all stand in the quotes or in the question, some of them in the quotes
 
-One that only says that it does not know is not supported, whatever documents call unknown. The rules cannot check the
-reasoning between sub-results and answer.
+A row of a table states a result only if it has those names of the task (or of the query) that rows of the table have.
+An answer that only says that it does not know is not supported, whatever documents call unknown. The rules cannot check
+the reasoning between sub-results and answer.
 """
 
 from __future__ import annotations
@@ -179,6 +180,7 @@ class _Place(NamedTuple):
 def _best(finding: Finding, claim: Claim, task: frozenset[str], about: frozenset[str]) -> _Place | None:
     """The sentence that states a claim; of several, the one with the most words of the task and the notes."""
     size = max(len(about), 1)
+    entries = _entries(finding)
     best: _Place | None = None
     for document in finding.documents:
         title, text = title_of(document.title), analysed(document.text)
@@ -189,7 +191,10 @@ def _best(finding: Finding, claim: Claim, task: frozenset[str], about: frozenset
             continue
         named = 0.5 * (bool(title.words) and title.words <= task)  # the document about what was asked, no namesake
         from_title = about & title.words
+        asked = entries.get(_table(document), ())
         for sentence in text.sentences:
+            if sentence.is_row and asked and not any(names <= sentence.words for names in asked):
+                continue  # a row about something else
             states = float(verbatim and claim.line in sentence.line)
             if not states and left:
                 states = 0.5 * restated(claim, left, sentence)
@@ -201,6 +206,24 @@ def _best(finding: Finding, claim: Claim, task: frozenset[str], about: frozenset
             if best is None or states + overlap + named > best.score:
                 best = _Place(states + overlap + named, finding, document, sentence)
     return best
+
+
+def _entries(finding: Finding) -> dict[str, list[frozenset[str]]]:
+    """The names by which the task and the query ask for a row, for each table that has rows with such names.
+
+    Rows look alike: `Phone: ext. 204` in the row of somebody else says nothing about who was asked for.
+    """
+    rows: dict[str, frozenset[str]] = {}
+    for document in finding.documents:
+        if words := analysed(document.text).row_words:
+            rows[_table(document)] = rows.get(_table(document), frozenset()) | words
+    asked = [claim_of(text).needed for text in (finding.task, finding.query)] if rows else []
+    return {table: [names & words for names in asked if names & words] for table, words in rows.items()}
+
+
+def _table(document: Document) -> str:
+    """Which table the rows of a document belong to."""
+    return "\n".join(str(document.meta.get(field, "")) for field in ("file", "member", "sheet")) + document.title
 
 
 def _evidence(place: _Place) -> Evidence:

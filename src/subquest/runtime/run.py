@@ -23,6 +23,7 @@ from .context import Context, RoleSetup
 from .evidence import Finding
 from .given_tools import GivenTools
 from .rendering import hit_data
+from .table_rows import matching_rows
 from .window import Opening, Shown, Transcript, missing_tokens, remove_documents
 
 SEARCH_ATTEMPTS = 3
@@ -202,14 +203,17 @@ class Run:
         except SearchError as error:
             self.fail("search", error, context)
             raise
-        for query, hits in zip(queries, results, strict=True):
-            if type(hits) is not list:
-                self._charge(hits, context)
+        shown: list[list[Hit]] = []
+        for query, found in zip(queries, results, strict=True):
+            if type(found) is not list:
+                self._charge(found, context)
+            hits = [Hit(matching_rows(hit.document, query), hit.score) for hit in found]
             for hit in hits:
                 self.note(hit.document, hit.document.id)
                 self._found_by.setdefault((place, hit.document.id), query)
             self.events.emit("documents", place, query=query, hits=[hit_data(hit) for hit in hits])
-        return results
+            shown.append(hits)
+        return shown
 
     @property
     def has_search(self) -> bool:

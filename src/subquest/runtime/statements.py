@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ..retrieval.analysis import STOP_WORDS
 from .normalization import compared_words, folded_words, is_number, raw_words
+from .table_rows import is_row
 
 LONGEST_QUOTE = 1000
 """Characters of a quote."""
@@ -37,7 +38,8 @@ _DECLINES = frozenset(
         *("no result", "no result was found", "not found", "not known", "nothing was found", "unknown"),
     }
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[\w])|\n+|(?<=[。！？])[」』”’）]*\s*")
+_LINE = re.compile(r"[^\n]+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[\w])|(?<=[。！？])[」』”’）]*\s*")
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|No|c|ca|e\.g|i\.e)\.$")
 
 
@@ -67,6 +69,8 @@ class Sentence(NamedTuple):
     end: int
     line: str
     words: frozenset[str]
+    is_row: bool = False
+    """Whether it is a row of a table."""
 
 
 class Words(NamedTuple):
@@ -83,6 +87,8 @@ class Text(NamedTuple):
     """The lines of all sentences, one below the other."""
     words: frozenset[str]
     sentences: tuple[Sentence, ...]
+    row_words: frozenset[str] = frozenset()
+    """Of all rows of tables."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -158,12 +164,14 @@ def title_of(text: str) -> Words:
 def analysed(text: str) -> Text:
     found = []
     for start, end in sentences(text):
+        row = is_row(text[start:end])
         for first, last in _stretches(text, start, end):
             words = compared_words(text[first:last])
             if words:
-                found.append(Sentence(first, last, line_of(words), frozenset(words)))
+                found.append(Sentence(first, last, line_of(words), frozenset(words), row))
     lines = "\n".join(s.line for s in found)
-    return Text(lines, frozenset().union(*(s.words for s in found)), tuple(found))
+    rows = frozenset().union(*(s.words for s in found if s.is_row))
+    return Text(lines, frozenset().union(*(s.words for s in found)), tuple(found), rows)
 
 
 def _stretches(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -181,15 +189,16 @@ def _stretches(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Start and end of each sentence; an initial or a common abbreviation does not end one."""
+    """Start and end of each sentence; an initial or a common abbreviation does not end one. A table's row is one."""
     spans: list[tuple[int, int]] = []
-    start = 0
-    for match in _SENTENCE_END.finditer(text):
-        if "\n" not in match[0] and _ABBREVIATION.search(text[max(start, match.start() - 6) : match.start()]):
-            continue
-        if text[start : match.start()].strip():
-            spans.append((start, match.start()))
-        start = match.end()
-    if text[start:].strip():
-        spans.append((start, len(text.rstrip())))
+    for line in _LINE.finditer(text):
+        start, last = line.span()
+        for match in () if is_row(line[0]) else _SENTENCE_END.finditer(text, start, last):
+            if _ABBREVIATION.search(text[max(start, match.start() - 6) : match.start()]):
+                continue
+            if text[start : match.start()].strip():
+                spans.append((start, match.start()))
+            start = match.end()
+        if rest := text[start:last].rstrip():
+            spans.append((start, start + len(rest)))
     return spans

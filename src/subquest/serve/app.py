@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 
@@ -25,6 +26,7 @@ from starlette.staticfiles import StaticFiles
 from ..errors import OutsideError, UsageError
 from ..masking import LOG_FILTER
 from ..runs import RunStore
+from ..runs.prune import prune_run
 from .access import AccessControl
 from .agents import Agents
 from .connection import Connection
@@ -49,7 +51,11 @@ async def serving(settings: Settings, agents: Agents) -> AsyncIterator[Starlette
         store = None
         if settings.asks:
             settings.runs.mkdir(parents=True, exist_ok=True)
-            store = RunStore.resume(settings.runs / f"{ASKED}.sqlite", settings={"kind": "server"})
+            asked = settings.runs / f"{ASKED}.sqlite"
+            if settings.keep_days is not None and asked.exists():
+                done = prune_run(asked, time.time() - settings.keep_days * 86_400)
+                log.info("%d old questions removed, %d kept", done.removed, done.kept)
+            store = RunStore.resume(asked, settings={"kind": "server"})
             stack.callback(_close, store)
             agents.replay_log = ReplayLog(settings.runs / f"{ASKED}.journal")
             stack.callback(agents.replay_log.close)

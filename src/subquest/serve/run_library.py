@@ -11,6 +11,7 @@ from typing import Any
 from ..codec import to_dict
 from ..errors import UsageError
 from ..evaluate.result_table import scored, table
+from ..evaluate.run_overview import Overviews
 from ..events import Event
 from ..metrics.confidence import Calibrations, likely
 from ..record import Episode, Question
@@ -18,7 +19,6 @@ from ..runs import RunStore, Summary, runs_in
 from .episode_view import Pieces, episode_view, pieces_of_run, status_of, token_view
 from .question_matrix import question_matrix
 from .replies import Problem
-from .run_overview import Overviews
 
 ASKED = "asked"
 """The run of the questions that this server was asked."""

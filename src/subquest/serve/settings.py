@@ -53,6 +53,8 @@ class Settings:
     """Seconds that running episodes have to finish when the server is told to stop."""
     stall: float = 10.0
     """Seconds without progress after which the event loop counts as stuck, and all stacks are logged; 0: never."""
+    keep_days: float | None = None
+    """Days after its last answer that a conversation is kept; older ones are removed at the start. None: all stay."""
     asks: bool = True
     """Whether questions are accepted; a viewer of stored runs accepts none and writes nothing."""
     read_only: bool = False

@@ -365,9 +365,10 @@ class Engines:
         from ..engine.torch.engine import TorchEngine
         from ..train.components import load_source
 
-        if self._source is None:
-            self._source = load_source(self._setup.model, [])
         device = self._setup.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        if self._source is None:
+            dtype = torch.bfloat16 if device == "cuda" else torch.float32
+            self._source = load_source(self._setup.model, [], device=device, dtype=dtype)
         return TorchEngine(self._source, device=device)
 
     def _swap(self, place: int, name: str) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import DataError, UsageError
+from ..errors import ConfigError, DataError, UsageError
 from ..record import Episode, Segment, Trajectory
 from .loss import Aggregation, Layout
 from .operations import to_device
@@ -59,6 +59,8 @@ class Batch:
     """[A] index of each action token in the batch that this one was selected from"""
     distinct: Distinct | None = None
     """The tokens that go through the model, where trajectories share their beginnings"""
+    older: Tensor | None = None
+    """[A] whether weights before the last update sampled the action token; None where none was"""
 
     @property
     def targets(self) -> Tensor:
@@ -102,6 +104,7 @@ class Batch:
             self.weights[kept],
             self.roles,
             kept,
+            older=None if self.older is None else self.older[kept],
         )
 
     def sharing(self, fill: int = 0) -> Batch:
@@ -132,6 +135,7 @@ class Batch:
             torch.cat([self.weights, self.weights.new_zeros(again.numel())]),
             self.roles,
             None if self.places is None else more(self.places),
+            older=None if self.older is None else more(self.older),
         )
 
     def teaching(self, *, whole: Literal["trajectory", "rollout"] = "trajectory") -> list[int]:
@@ -187,8 +191,15 @@ class Batch:
         return [self.select(chosen) for chosen in self.bins(max_tokens, whole=whole)]
 
 
-def pack(rollouts: Sequence[Rollout], *, aggregation: Aggregation = "token-mean", length: float | None = None) -> Batch:
+def pack(
+    rollouts: Sequence[Rollout],
+    *,
+    aggregation: Aggregation = "token-mean",
+    length: float | None = None,
+    version: int | None = None,
+) -> Batch:
     """One optimiser step's batch: every trajectory that has an advantage and wrote at least one token by itself.
+    `version` is that of the weights it will improve: tokens that others sampled are marked (`older`).
 
     What follows a trajectory's last action is left out, including a forced turn: there is nothing to learn from it, and
     it may exceed the window, beyond which there are no positions.
@@ -214,6 +225,9 @@ def pack(rollouts: Sequence[Rollout], *, aggregation: Aggregation = "token-mean"
     worth = np.array([advantage for *_, advantage in chosen], np.float32)
     layout = Layout(*(torch.from_numpy(index[of]) for index in (np.arange(len(chosen)), *beside)))
     sampled = all(s.logprobs is not None for s in acting)
+    older = [version is not None and s.policy not in (None, version) for s in acting]
+    if any(older) and not sampled:
+        raise ConfigError("rollouts that begin before an update need an engine that gives log-probs of what it sampled")
     return Batch(
         torch.from_numpy(token_ids),
         torch.from_numpy(lengths),
@@ -223,6 +237,7 @@ def pack(rollouts: Sequence[Rollout], *, aggregation: Aggregation = "token-mean"
         torch.from_numpy(_flat((s.logprobs or () for s in acting), np.float32)) if sampled else None,
         layout.weights(aggregation, length=length),
         roles,
+        older=torch.from_numpy(np.repeat(older, [len(s.token_ids) for s in acting])) if any(older) else None,
     )
 
 
@@ -279,4 +294,5 @@ def _replace(batch: Batch, change: Any) -> Batch:
         batch.roles,
         batch.places,
         batch.distinct,
+        None if batch.older is None else change(batch.older),
     )

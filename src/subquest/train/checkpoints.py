@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..engine.adapter import UNSAID, base_digest
+from ..engine.adapter import PROMPTS, UNSAID, base_digest
 from ..errors import DataError
 from ..input_file import read_json
 from ..models import is_language_model, resolve
@@ -186,7 +186,7 @@ def save_trained(policy: Policy, folder: Path, *, base: str = "", prompts: str =
         return
     folder.mkdir(parents=True, exist_ok=True)
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
-    config = policy.config.to_dict() | {"dtype": "bfloat16"}
+    config = policy.config.to_dict() | {"dtype": "bfloat16", PROMPTS: prompts}
     (folder / "config.json").write_text(json.dumps(config, indent=2, default=str), encoding="utf-8")
     ends = {"eos_token_id": list(policy.end_ids)}
     (folder / "generation_config.json").write_text(json.dumps(ends, indent=2), encoding="utf-8")

@@ -23,27 +23,35 @@ from ..rewards import RewardFunction
 from ..rewards import load as load_reward
 from ..runtime.system import System
 from ..tools.function_tool import FunctionTool
+from .distributed import ALONE, Ranks, is_sharded
 from .lora import LoraSettings, load_adapter_into
 from .policy import Policy
 from .recipe import ModelPart, Recipe
+from .served_rollouts import ServedPolicy
 
 
-def load_source(path: str, texts: Sequence[str] = (), *, weights: bool = True) -> Source:
+def load_source(
+    path: str,
+    texts: Sequence[str] = (),
+    *,
+    weights: bool = True,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Source:
     """The base model a recipe names. `random:FAMILY` is a tiny untrained one whose tokenizer fits `texts`."""
     if path.startswith("random:"):
         from .random_model import tiny_source
 
         return tiny_source(path.removeprefix("random:"), texts)
-    return load(resolve(path), weights=weights)
+    return load(resolve(path), weights=weights, device=device, dtype=dtype)
 
 
 def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: int) -> Policy:
     """The policy to train, from the base model or from an adapter."""
-    on_gpu = device.type == "cuda"
-    dtype = {"auto": torch.bfloat16 if on_gpu else torch.float32, "bfloat16": torch.bfloat16, "float32": torch.float32}
     lora = LoraSettings(part.rank, part.alpha, part.targets) if part.rank else None
     torch.manual_seed(seed)
-    policy = Policy(source, lora=lora, device=device, dtype=dtype[part.dtype], checkpointing=part.checkpointing)
+    dtype = precision(part, device)
+    policy = Policy(source, lora=lora, device=device, dtype=dtype, checkpointing=part.checkpointing)
     if part.adapter:
         if lora is None:
             raise ConfigError("a recipe that trains all weights (rank = 0) cannot start from an adapter")
@@ -54,6 +62,12 @@ def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: 
         if not math.isclose(alpha, part.alpha, rel_tol=1e-6):
             raise ConfigError(f"the adapter {part.adapter} was made with alpha {alpha:g}: set model.alpha = {alpha:g}")
     return policy
+
+
+def precision(part: ModelPart, device: torch.device) -> torch.dtype:
+    """What a model computes in."""
+    name = ("bfloat16" if device.type == "cuda" else "float32") if part.dtype == "auto" else part.dtype
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
 def adapter_state(place: str, shape: Shape) -> tuple[dict[str, torch.Tensor], float]:
@@ -89,13 +103,31 @@ def make_reward(recipe: Recipe, verdicts: Path) -> tuple[RewardFunction, Engine 
     return load_reward(name, options=recipe.reward_options, terms=recipe.reward_terms, judge=judge), engine
 
 
-def make_engine(recipe: Recipe, source: Source, *, device: torch.device) -> TorchEngine:
-    """The rollout engine, with a copy of the base weights."""
+def make_served(recipe: Recipe, source: Source, folder: Path, *, ranks: Ranks = ALONE) -> ServedPolicy:
+    """The policy on the server that the recipe names; adapters are written to the folder."""
     r = recipe.rollout
-    return TorchEngine(source, device=device, cache_tokens=r.cache_tokens or None, window=r.window or None)
+    return ServedPolicy(r.server, source, folder, concurrency=r.concurrency, window=r.window or None, ranks=ranks)
 
 
-def make_frozen(recipe: Recipe, source: Source, engine: TorchEngine) -> Engine | None:
+def make_engine(recipe: Recipe, source: Source, *, device: torch.device, policy: Policy | None = None) -> TorchEngine:
+    """The rollout engine in this process. Where it can, it holds the base weights together with the `policy`."""
+    r = recipe.rollout
+    engine = TorchEngine(source, device=device, cache_tokens=r.cache_tokens or None, window=r.window or None)
+    if policy is not None and _can_share(policy, engine, recipe):
+        policy.merge()  # moves wide matrices to where they stay
+        engine.weights.share(policy)
+    return engine
+
+
+def _can_share(policy: Policy, engine: TorchEngine, recipe: Recipe) -> bool:
+    """Whether both want the same numbers: trained weights must not change under rollouts that are under way."""
+    if is_sharded(policy) or (policy.lora is None and (recipe.rollout.overlap or recipe.rollout.ahead)):
+        return False
+    parameter = policy.model.embed_tokens.weight
+    return (parameter.dtype, parameter.device) == (engine.weights.dtype, engine.device)
+
+
+def make_frozen(recipe: Recipe, source: Source, *, device: torch.device, window: int | None) -> Engine | None:
     """The model that compresses DECOR's memory and is not trained (4.2); None where the engine has it within itself.
 
     An adapter can be switched off. Where all weights are trained, the base model gets an engine of its own, with room
@@ -105,8 +137,7 @@ def make_frozen(recipe: Recipe, source: Source, engine: TorchEngine) -> Engine |
         return open_engine(recipe.compressor, part="compressor")
     if recipe.system != "decor" or recipe.model.rank:
         return None
-    window = engine.context_window
-    return TorchEngine(source, device=engine.device, cache_tokens=window, window=window)
+    return TorchEngine(source, device=device, cache_tokens=window, window=window)
 
 
 def make_system(

@@ -15,6 +15,7 @@ import torch
 
 from .. import assemble
 from ..assemble.tools import open_tools
+from ..engine.torch.engine import TorchEngine
 from ..engine.torch.loader import Source
 from ..errors import UsageError
 from ..evaluate.fingerprint import of_adapter, of_index
@@ -22,13 +23,24 @@ from ..record import Document
 from ..retrieval.index import Index
 from ..retrieval.store import exists
 from ..tools.tool_options import ToolOptions
-from .components import load_source, make_engine, make_frozen, make_policy, make_reward, make_system, rollout_spec
+from .components import (
+    load_source,
+    make_engine,
+    make_frozen,
+    make_policy,
+    make_reward,
+    make_served,
+    make_system,
+    precision,
+    rollout_spec,
+)
 from .data import Stream, draw_sample, load_material, merge_documents, note_digest, open_search, refuse_test, with_gold
 from .distributed import Ranks, shard
 from .recipe import Recipe
 from .rl import RLTrainer
 from .rollouts import MemoisedSearch
 from .run import TrainRun
+from .served_rollouts import ServedPolicy
 from .sft import SFTTrainer
 from .traces import TraceSet, gold_traces, opening_of
 from .world_sources import WORLD, WorldSources
@@ -66,7 +78,8 @@ async def train(
         parts = (*recipe.dev, *(recipe.data if rl else ()))
         worlds = WorldSources(part.questions for part in parts)
         tiny = recipe.model.path.startswith("random:")  # its vocabulary is built from the texts
-        source = None if tiny else load_source(recipe.model.path)
+        dtype = precision(recipe.model, place) if recipe.model.rank else torch.float32  # trained ones are whole
+        source = None if tiny else load_source(recipe.model.path, device=place, dtype=dtype)
         digests = _digests(recipe)
         known: dict[str, Any] = {
             "passages_elsewhere": elsewhere,
@@ -105,11 +118,16 @@ async def train(
         policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
         if recipe.model.shard:
             shard(policy, policy.model.layers, ranks)
-        engine = make_engine(recipe, source, device=place)
+        engine: TorchEngine | ServedPolicy
+        if recipe.rollout.server:
+            engine = make_served(recipe, source, run.folder / "served", ranks=ranks)
+        else:
+            engine = make_engine(recipe, source, device=place, policy=policy)
         held.push_async_callback(engine.close)
-        frozen = make_frozen(recipe, source, engine)
+        frozen = make_frozen(recipe, source, device=place, window=engine.context_window)
         if frozen is not None:
             held.push_async_callback(frozen.close)
+        source = replace(source, state={})  # everything is in place: nothing is held twice
         models = engine if frozen is None else {"": engine, "compressor": frozen}
         greedy = make_system(recipe, models, search, temperature=0.0, tools=tools)
         trainer: SFTTrainer | RLTrainer

@@ -263,26 +263,32 @@ def summary(losses: Iterable[Loss]) -> dict[str, float]:
 class Importance(NamedTuple):
     """Importance weights for rollouts that an older policy sampled.
 
-    When the rollouts of the next batch overlap the update, they come from weights that are one step old. The loss still
-    compares the new policy with the one before the update (the old policy). That the samples came from a third, the
-    behaviour policy, is corrected by a weight per token,
+    When rollouts of the next batch begin before an update (`rollout.overlap`, `rollout.ahead`), tokens of it come from
+    weights that are one step old. The loss still compares the new policy with the one before the update (the old
+    policy). That these tokens came from a third, the behaviour policy, is corrected by a weight per token,
 
         w = min(old(token) / behaviour(token), cap)
 
     which multiplies its advantage. The cap keeps a few unlucky tokens from dominating the batch. If the loss takes one
-    ratio per trajectory or role, the weight is taken over the same tokens (their mean log-ratio).
+    ratio per trajectory or role, the weight is taken over the same tokens (their mean log-ratio). Tokens that the old
+    policy sampled itself count with a ratio of exactly 1.
     """
 
     weights: Tensor
     """[A] one a token, detached"""
-    truncated: float
-    """Share of the tokens whose weight was cut at the cap."""
+    truncated: Tensor
+    """[A] whether its weight was cut at the cap"""
 
 
-def importance(old: Tensor, behaviour: Tensor, *, cap: float, units: Tensor | None = None) -> Importance:
-    """Weights of tokens from their log-probs before the update and under the policy that sampled them."""
-    gap = old.float() - behaviour.float()
+def importance(
+    old: Tensor, behaviour: Tensor, *, cap: float, units: Tensor | None = None, older: Tensor | None = None
+) -> Importance:
+    """Weights of tokens from their log-probs before the update and under the policy that sampled them; `older` says
+    which ones another policy sampled (all of them where it is left out)."""
+    gap = old.detach().float() - behaviour.float()
+    if older is not None:
+        gap = gap.where(older, 0.0)
     if units is not None:
         gap = unit_mean(gap, units)
-    ratio = torch.exp(gap.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)).detach()
-    return Importance(ratio.clamp(max=cap), float((ratio > cap).float().mean()) if ratio.numel() else 0.0)
+    ratio = torch.exp(gap.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT))
+    return Importance(ratio.clamp(max=cap), ratio > cap)

@@ -13,7 +13,7 @@ from torch.autograd.graph import increment_version
 
 from .batch import Batch
 from .distributed import ALONE, Ranks, average_gradients, count_of, whole
-from .loss import Aggregation, Loss, LossSettings, policy_loss, sft_loss, summary
+from .loss import Aggregation, Loss, LossSettings, importance, policy_loss, sft_loss, summary
 from .policy import Policy
 from .recipe import OptimiserPart
 
@@ -46,7 +46,7 @@ class StepResult(NamedTuple):
     gradient_norm: float
     figures: dict[str, float]
     mismatch: float = 0.0
-    """Mean gap to the rollout engine's log-probs, where the batch was sampled by these very weights."""
+    """Mean gap between the log-probs before the first update and the rollout engine's."""
 
 
 class Optimiser:
@@ -76,28 +76,38 @@ class Optimiser:
         old: Tensor | None,
         reference: Tensor | None,
         only: Sequence[int] | None = None,
+        cap: float | None = None,
     ) -> StepResult:
         """Improve the policy on a batch of rollouts. `old` and `reference` have one entry per action token of the
         batch.
 
-        Without `old` the batch was sampled by these weights, so the old log-probs are the new ones, detached. With
-        `only` the other trajectories are left out, and the rest keep the weight they have in the whole batch. KL and
-        entropy are reported as means over what went through the model, weighted as in the loss.
+        Without `old` these are the weights before the first update on the rollouts, so the old log-probs are the new
+        ones, detached. With `cap`, advantages of tokens that older weights sampled are weighed (`loss.importance`).
+        With `only` the other trajectories are left out, and the rest keep the weight they have in the whole batch. KL
+        and entropy are reported as means over what went through the model, weighted as in the loss.
         """
         losses: list[Loss] = []
         packed, share = 0, 0.0
         gaps: list[Tensor] = []
+        weighed: list[tuple[Tensor, Tensor]] = []
         merged = self.policy.merge()
         batch = self._for_all(batch, loss.aggregation)
         for part, counts in self._parts(batch, micro_batch_unit(loss), only):
             found = self.policy(part, temperature=temperature, entropy=True, merged=merged)
+            before = found.logprobs.detach() if old is None else select_for(part, old)
+            advantages, units = part.advantages, part.layout.units(loss.level)
+            if cap is not None and part.older is not None and part.behaviour is not None:
+                by = importance(before, part.behaviour, cap=cap, units=units, older=part.older)
+                advantages = advantages * by.weights
+                if counts:
+                    weighed.append((by.weights.sum() - by.weights.numel(), by.truncated.sum()))
             value = policy_loss(
                 found.logprobs,
-                found.logprobs.detach() if old is None else select_for(part, old),
-                part.advantages,
+                before,
+                advantages,
                 part.weights,
                 loss,
-                units=part.layout.units(loss.level),
+                units=units,
                 reference=None if reference is None else select_for(part, reference),
                 entropy=found.entropy,
             )
@@ -112,6 +122,9 @@ class Optimiser:
             merged.backward()
         norm = self._step()
         figures = summary(losses) | {"packed": float(packed)}
+        if cap is not None:  # a token that these weights sampled has the weight 1
+            beyond, cut = (sum(float(pair[at]) for pair in weighed) / figures["tokens"] for at in (0, 1))
+            figures |= {"importance": 1.0 + beyond, "truncated": cut}
         counted = sum(self.ranks.gather(share)) / self.ranks.size
         if counted > 0:  # weights need not add up to 1: some losses sum over tokens or roles
             figures |= {name: figures[name] / counted for name in ("kl", "entropy")}

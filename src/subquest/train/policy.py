@@ -138,6 +138,8 @@ class Policy(nn.Module):
         with torch.device("meta"):
             self.model = Decoder(a)
             self.lm_head = nn.Linear(a.width, a.vocabulary, bias=False)
+        if lora is not None:
+            self.to(dtype)  # before there is any memory behind it
         self.to_empty(device=device)
         if a.tied:
             self.lm_head.weight = self.model.embed_tokens.weight
@@ -149,7 +151,6 @@ class Policy(nn.Module):
         self.cosines, self.sines = cosines, sines
         self.requires_grad_(lora is None)
         if lora is not None:
-            self.to(dtype)
             self._adapt(lora)
 
     @torch.no_grad()

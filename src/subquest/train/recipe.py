@@ -80,6 +80,8 @@ class RolloutPart(Record):
     """Longest turn."""
     concurrency: Positive = 512
     """Episodes in flight."""
+    server: str = ""
+    """A vLLM server of the base model to roll out on, `http://HOST:8000/v1`; the engine in this process where empty."""
     cache_tokens: Count = 0
     """Size of the rollout engine's cache; 0 lets the engine choose."""
     window: Count = 0
@@ -88,6 +90,9 @@ class RolloutPart(Record):
     """Drop groups without spread and ask new questions in their place (DECOR)."""
     overlap: bool = False
     """Roll out the next batch while this one is learnt from, by weights one step old."""
+    ahead: Share = 0.0
+    """Keep this share of a step's episodes running: when fewer are left, episodes of the next step begin in the places
+    of those that ended. They go on with the new weights after the update; 0 waits for the last episode."""
     importance_cap: AboveZero = 2.0
     """Largest weight of a token that older weights sampled."""
 
@@ -283,6 +288,8 @@ def _check_together(recipe: Recipe) -> None:
         raise ConfigError("instruct.plays: roles are played by a model; name it, as instruct.teacher = 'openai:…'")
     if not recipe.abstain and any(part.unanswerable for part in (*recipe.data, *recipe.dev)):
         raise ConfigError("unanswerable: the answer unknown is not allowed; set abstain = true beside it")
+    if recipe.rollout.server and not recipe.model.rank:
+        raise ConfigError("rollout.server: a server takes over adapters, not whole models; set model.rank above 0")
     if recipe.kind == "rl":
         _check_rl(recipe)
 
@@ -303,6 +310,9 @@ def _check_rl(recipe: Recipe) -> None:
         raise ConfigError("rollout.temperature = 0: greedy rollouts are all alike and cannot be learnt from")
     if rollout.group == 1:
         raise ConfigError("rollout.group = 1: rollouts are compared with others of their question; give 2 or more")
+    if rollout.ahead and (rollout.overlap or rollout.dynamic):
+        other = "overlap" if rollout.overlap else "dynamic"
+        raise ConfigError(f"rollout.ahead and rollout.{other} exclude each other: leave one of them out")
     if minibatches > rollout.questions * rollout.group:
         raise ConfigError(
             f"optimiser.minibatches = {minibatches}: a step has only {rollout.questions * rollout.group} rollouts"

@@ -3,15 +3,15 @@
 PECO (CoDA), DECOR's multi-agent objective and APEX's plan training are one loop; they differ in the system that rolls
 out, the reward, the baseline and the loss, which the recipe names. Rollouts are strictly on-policy by default: the
 weights that sampled a batch are the weights it improves. With `rollout.overlap` the next batch is rolled out while this
-one is learnt from, by weights one step old, and importance weights correct for it (`loss.importance`). Batches never
-overlap across a checkpoint, so a resumed run takes the same course as one that was never interrupted.
+one is learnt from, by weights one step old; with `rollout.ahead` its first episodes begin while this one's last are
+running, and go on with the new weights. Importance weights correct for older ones, token by token (`loss.importance`).
+Batches never overlap across a checkpoint, so a resumed run asks the same questions as one that was never interrupted.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from .advantage import By, trajectory_advantages
 from .batch import Batch, Rollout, minibatches, pack
 from .data import Stream
 from .distributed import ALONE, SUMMED, Ranks
-from .loss import LossSettings, importance
+from .loss import LossSettings
 from .optimiser import logprobs_of, micro_batch_unit
 from .policy import Policy
 from .rollouts import Clock, episode_figures, reward_figures, tokens_per_second, with_rewards
@@ -100,11 +100,13 @@ class RLTrainer(Trainer):
                 self.report(figures, episodes[: self.recipe.rollout.group])
                 if self._saves_after(self.step):
                     self.save()
+            await self.sampler.forget_begun()
             saved = self.ranks.broadcast(self.step in self.run.checkpoints.steps())
             if self._ahead is None and not saved:
                 self.save()  # otherwise the steps since the last checkpoint are repeated, with their overlap
             self.run.save_last(self.policy, self.step)
         finally:
+            await self.sampler.forget_begun()
             if self._ahead is not None:
                 self._ahead.cancel()
                 await asyncio.gather(self._ahead, return_exceptions=True)
@@ -116,11 +118,12 @@ class RLTrainer(Trainer):
     async def one_step(self) -> tuple[dict[str, float], list[Episode]]:
         """Roll out one batch and learn from it; returns the figures and the episodes with their rewards."""
         clock = Clock()
-        sampled = await (self._ahead or self.sampler.sample(self.step, self.step))
+        goes_on = not self._saves_after(self.step + 1)
+        sampled = await (self._ahead or self.sampler.sample(self.step, ahead=goes_on))
         self._ahead = None
         clock.lap("sampling")
-        if self.recipe.rollout.overlap and not self._saves_after(self.step + 1):
-            self._ahead = asyncio.create_task(self.sampler.sample(self.step + 1, self.step))
+        if self.recipe.rollout.overlap and goes_on:
+            self._ahead = asyncio.create_task(self.sampler.sample(self.step + 1))
         advantages = trajectory_advantages(sampled.episodes, sampled.rewards, self.baseline, by=self.by)
         rollouts = [Rollout(e, a) for e, a in zip(sampled.episodes, advantages, strict=True)]
         figures = episode_figures(sampled.episodes) | reward_figures(sampled.rewards)
@@ -128,11 +131,10 @@ class RLTrainer(Trainer):
             del figures["em"], figures["f1"]
         figures["drawn"] = sampled.drawn
         self._progress("updating")
-        stale = sampled.version != self.step
-        if self._ahead is None:
-            figures |= self._update(rollouts, stale=stale)
+        if self._ahead is None and self.sampler.begun is None:
+            figures |= self._update(rollouts)
         else:  # in a thread, so that the rollouts go on
-            figures |= await asyncio.to_thread(self._update, rollouts, stale=stale)
+            figures |= await asyncio.to_thread(self._update, rollouts)
         clock.lap("update")
         if self._ahead is not None:
             await asyncio.wait([self._ahead])  # all turns of a batch are sampled by one version of the weights
@@ -146,24 +148,31 @@ class RLTrainer(Trainer):
         figures = self.ranks.merge(figures | tokens_per_second(figures), len(sampled.episodes))
         return figures, list(map(with_rewards, sampled.episodes, sampled.rewards, advantages))
 
-    def _update(self, rollouts: list[Rollout], *, stale: bool = False) -> dict[str, float]:
+    def _update(self, rollouts: list[Rollout]) -> dict[str, float]:
         """One optimiser step a mini-batch; the number of steps does not depend on how many executors ran."""
         o, loss, temperature = self.recipe.optimiser, self.loss, self.recipe.rollout.temperature
         # the same number on every process, and fewer if dynamic sampling found few rollouts with spread
         parts = minibatches(rollouts, min(self.ranks.gather(min(o.minibatches, len(rollouts)))))
-        batches = [pack(part, aggregation=loss.aggregation, length=loss.length) for part in parts]
+        batches = [pack(part, aggregation=loss.aggregation, length=loss.length, version=self.step) for part in parts]
         only = [self._teaching(b) for b in batches]
-        # The old policy is the one before the first update on this batch of rollouts. At that update on a fresh batch
-        # the weights are those that sampled it, so its log-probs are the update's own, detached.
-        old = [self._logprobs(b, o) if stale or n else None for n, (b, o) in enumerate(zip(batches, only, strict=True))]
+        # The old policy is the one before the first update on this batch of rollouts, so at that update its log-probs
+        # are the update's own, detached.
+        old = [self._logprobs(b, o) if n else None for n, (b, o) in enumerate(zip(batches, only, strict=True))]
         figures: dict[str, float] = {"mismatch": 0.0}
-        if stale:
-            figures["mismatch"] = _mismatch(batches[0], old[0])
-            batches, figures["importance"], figures["truncated"] = self._weighed(batches, old)
+        older = sum(int(b.older.sum()) for b in batches if b.older is not None)
+        cap = self.recipe.rollout.importance_cap if older or self.recipe.rollout.ahead else None
+        if cap is not None:
+            figures["older"] = older / sum(b.rows.numel() for b in batches)
         reference = [self._reference(b, o) for b, o in zip(batches, only, strict=True)]
         for batch, before, ref, chosen in zip(batches, old, reference, only, strict=True):
             stepped = self.optimiser.policy_step(
-                batch, loss, temperature=temperature, old=before, reference=ref, only=chosen
+                batch,
+                loss,
+                temperature=temperature,
+                old=before,
+                reference=ref,
+                only=chosen,
+                cap=cap,
             )
             if before is None:
                 figures["mismatch"] = stepped.mismatch
@@ -176,21 +185,6 @@ class RLTrainer(Trainer):
         figures["clip_fraction"] = sum(figures[f"clipped_{side}"] for side in ("low", "high", "dual"))
         figures["learning_rate"] = self.optimiser.schedule.rate(self.optimiser.step_count - 1)
         return figures
-
-    def _weighed(
-        self, batches: Sequence[Batch], old: Sequence[torch.Tensor | None]
-    ) -> tuple[list[Batch], float, float]:
-        """Batches that older weights sampled, with weighted advantages; the mean weight, the share of capped ones."""
-        out, means, cut = [], 0.0, 0.0
-        for batch, before in zip(batches, old, strict=True):
-            if batch.behaviour is None or before is None:
-                raise ConfigError("overlapping rollouts need an engine that gives log-probs of what it sampled")
-            units = batch.layout.units(self.loss.level)
-            found = importance(before, batch.behaviour, cap=self.recipe.rollout.importance_cap, units=units)
-            out.append(replace(batch, advantages=batch.advantages * found.weights))
-            means += float(found.weights.mean()) / len(batches)
-            cut += found.truncated / len(batches)
-        return out, means, cut
 
     def _teaching(self, batch: Batch) -> list[int] | None:
         """The trajectories that go through the model; None for all.
@@ -217,10 +211,3 @@ class RLTrainer(Trainer):
             return None
         with self.policy.reference():
             return self._logprobs(batch, only)
-
-
-def _mismatch(batch: Batch, old: torch.Tensor | None) -> float:
-    """Mean gap between the rollout engine's log-probs and the training forward's, where both are known."""
-    if old is None or batch.behaviour is None:
-        return 0.0
-    return float((old - batch.behaviour).abs().mean())

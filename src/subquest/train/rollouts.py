@@ -96,18 +96,34 @@ async def roll_out(
 ) -> list[Episode]:
     """The planned episodes, in their order, at most `concurrency` at a time."""
     gate = asyncio.Semaphore(concurrency)
-    done = 0
+    return await all_ended([begin(system, plan, gate) for plan in planned], progress)
 
-    async def one(plan: PlannedEpisode) -> Episode:
-        nonlocal done
+
+def begin(system: System[Any], plan: PlannedEpisode, gate: asyncio.Semaphore) -> asyncio.Task[Episode]:
+    """Roll out one episode as soon as the gate lets it in."""
+
+    async def run() -> Episode:
         async with gate:
-            episode = await system.solve(plan.question, seed=plan.seed, id=plan.name)
-        done += 1
-        if progress is not None:
-            progress(done)
-        return episode
+            return await system.solve(plan.question, seed=plan.seed, id=plan.name)
 
-    return await asyncio.gather(*map(one, planned))
+    return asyncio.create_task(run())
+
+
+async def all_ended(
+    tasks: Sequence[asyncio.Task[Episode]], progress: Callable[[int], None] | None = None
+) -> list[Episode]:
+    """The episodes in their order; `progress` is told how many have ended."""
+    ended = 0
+
+    def count(_: object) -> None:
+        nonlocal ended
+        ended += 1
+        if progress is not None:
+            progress(ended)
+
+    for task in tasks:
+        task.add_done_callback(count)
+    return await asyncio.gather(*tasks)
 
 
 def derive_seed(*parts: int) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..record import Episode, Question
@@ -12,7 +14,7 @@ from .advantage import By, with_spread
 from .data import Stream
 from .distributed import ALONE, Ranks
 from .recipe import Recipe
-from .rollouts import Clock, PlannedEpisode, derive_seed, roll_out
+from .rollouts import Clock, PlannedEpisode, all_ended, begin, derive_seed
 
 REFILLS = 4
 """Rounds of new questions that dynamic sampling tries before it takes what it has."""
@@ -25,13 +27,27 @@ class Sampled(NamedTuple):
     rewards: list[Reward]
     drawn: int
     """All rollouts, including those of dropped groups."""
-    version: int
-    """The version of the weights that sampled them: the number of steps taken."""
     seconds: dict[str, float]
 
 
+@dataclass(slots=True)
+class Begun:
+    """The next step, of which some episodes run already."""
+
+    planned: list[PlannedEpisode]
+    position: int
+    """Of the stream, before its questions were taken."""
+    gate: asyncio.Semaphore
+    tasks: list[asyncio.Task[Episode]] = field(default_factory=list)
+    """The first of its episodes."""
+
+
 class Sampler:
-    """Takes questions from the stream, the same on every process, and rolls out this process's share of them."""
+    """Takes questions from the stream, the same on every process, and rolls out this process's share of them.
+
+    With `rollout.ahead` the places of episodes that ended are filled with episodes of the next step while the last ones
+    of this step run. These are finished in the next step, by its weights; every turn records the weights that wrote it.
+    """
 
     def __init__(
         self,
@@ -46,9 +62,10 @@ class Sampler:
     ) -> None:
         self.recipe, self.system, self.questions, self.reward = recipe, system, questions, reward
         self.by, self.ranks, self._progress = by, ranks, progress
+        self.begun: Begun | None = None
 
-    async def sample(self, step: int, version: int) -> Sampled:
-        """The rollouts of a step, sampled by the weights of a version."""
+    async def sample(self, step: int, *, ahead: bool = False) -> Sampled:
+        """The rollouts of a step. `ahead` allows episodes of the next one to begin."""
         r = self.recipe.rollout
         clock = Clock()
         episodes: list[Episode] = []
@@ -56,10 +73,16 @@ class Sampler:
         drawn, wanted = 0, r.questions
         last: tuple[list[Episode], list[Reward]] = ([], [])
         for refill in range(REFILLS if r.dynamic else 1):
-            asked = self._planned(step, refill, self.questions.take(wanted))
-            found = await roll_out(
-                self.system, asked, concurrency=r.concurrency, progress=self._progress_of(len(asked))
-            )
+            begun, self.begun = self.begun, None
+            gate = begun.gate if begun else asyncio.Semaphore(r.concurrency)
+            asked = begun.planned if begun else self._planned(step, refill, self.questions.take(wanted))
+            tasks = begun.tasks if begun else []
+            tasks += [begin(self.system, plan, gate) for plan in asked[len(tasks) :]]
+            if ahead and r.ahead:
+                position = self.questions.position
+                self.begun = Begun(self._planned(step + 1, 0, self.questions.take(r.questions)), position, gate)
+                self._fill(tasks, self.begun)
+            found = await all_ended(tasks, self._progress_of(len(asked)))
             clock.lap("rollout")
             scored = await self.reward.score(found)
             clock.lap("reward")
@@ -74,7 +97,31 @@ class Sampler:
                 break
         if not episodes:  # nothing to learn from, but every process takes part in the update
             episodes, rewards = last[0][-r.group :], last[1][-r.group :]
-        return Sampled(episodes, rewards, drawn, version, clock.laps)
+        return Sampled(episodes, rewards, drawn, clock.laps)
+
+    def _fill(self, tasks: Sequence[asyncio.Task[Episode]], following: Begun) -> None:
+        """Begin an episode of the following step whenever one ends, while few and not none of this step's run."""
+        least = min(round(self.recipe.rollout.ahead * len(tasks)), self.recipe.rollout.concurrency)
+
+        def fill(_: object = None) -> None:
+            left = sum(not task.done() for task in tasks)
+            running = left + sum(not task.done() for task in following.tasks)
+            waiting = following.planned[len(following.tasks) :] if left and self.begun is following else []
+            for plan in waiting[: max(0, least - running)]:
+                following.tasks.append(begin(self.system, plan, following.gate))
+                following.tasks[-1].add_done_callback(fill)
+
+        for task in tasks:
+            task.add_done_callback(fill)
+
+    async def forget_begun(self) -> None:
+        """Stop the episodes of the next step: their questions are asked again."""
+        if self.begun is not None:
+            begun, self.begun = self.begun, None
+            self.questions.position = begun.position
+            for task in begun.tasks:
+                task.cancel()
+            await asyncio.gather(*begun.tasks, return_exceptions=True)
 
     def _planned(self, step: int, refill: int, questions: Sequence[Question]) -> list[PlannedEpisode]:
         """The episodes of this process. Seeds and names depend on the position alone, never on timing or processes."""

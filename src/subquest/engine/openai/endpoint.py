@@ -50,17 +50,17 @@ class Endpoint:
         self.base_url = address.url
         self.identity = address.identity
         """The address as caches know it."""
-        self._query = address.query
+        self.query = address.query
         self.limits = limits or Limits()
         self.retries = retries
         self.timeout = timeout
         self._connect_timeout = connect_timeout
-        self._headers = {"User-Agent": "subquest", **(headers or {})}
+        self.headers = {"User-Agent": "subquest", **(headers or {})}
         for value in (headers or {}).values():
             remember(value.rpartition(" ")[2])
         if key := checked_key(api_key, "the endpoint's key"):
-            self._headers["Authorization"] = f"Bearer {key}"
-        self._headers |= address.headers
+            self.headers["Authorization"] = f"Bearer {key}"
+        self.headers |= address.headers
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, Gate]]
         self._loops = weakref.WeakKeyDictionary()
 
@@ -117,7 +117,7 @@ class Endpoint:
         url = f"{self.base_url}/models"
         try:
             async with asyncio.timeout(self._connect_timeout):
-                response = await client.get(url, headers=self._headers, params=self._query)
+                response = await client.get(url, headers=self.headers, params=self.query)
             text = mask(response.text)
             if response.status_code != 200:
                 raise failure(response.status_code, text, url=url, model="")
@@ -162,9 +162,9 @@ class Endpoint:
 
         url = self.base_url + path
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")  # documents may hold lone surrogates
-        headers = {**self._headers, "Content-Type": "application/json"}
+        headers = {**self.headers, "Content-Type": "application/json"}
         try:
-            async with client.stream("POST", url, content=content, headers=headers, params=self._query) as response:
+            async with client.stream("POST", url, content=content, headers=headers, params=self.query) as response:
                 if response.status_code == 200:
                     return await self._read(response, url, body, watch)
                 text = mask((await response.aread()).decode("utf-8", "replace"))

@@ -386,4 +386,4 @@ class TextSession(OpenAISession):
                 f"{self._engine.name}: the server shows no token ids, so a tokenizer cannot keep the context exact; "
                 "serve the model with vLLM or SGLang, or leave the tokenizer out"
             )
-        self._segments.append(Segment("agent", turn.text, ids, logprobs, role="assistant"))
+        self._segments.append(Segment("agent", turn.text, ids, logprobs, role="assistant", policy=turn.policy))

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from ...errors import ContextOverflow, EngineError, UsageError
 from ...models import default_adapter, resolve
 from ...process import collect_rarely, switch_often
-from ..adapter import prompt_set_of
+from ..adapter import prompt_set_of, trained_prompt_set
 from ..chat_format import ChatFormat, chat_format_of, encode_pieces, prompt_segments
 from ..interface import Message, Mode, Sampling
 from .block_pool import BlockPool
@@ -75,11 +75,8 @@ class TorchEngine:
         `memory_share` (`SUBQUEST_GPU_SHARE`, else 0.4); on a CPU the default is 32k tokens. `max_batch` limits the
         contexts that decode at once, `prefill_tokens` the prompt tokens per step, `window` the length of a context.
         Turns without a seed get one from `seed`."""
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device, dtype = _chosen(device, dtype)
         on_gpu = self.device.type == "cuda"
-        if on_gpu:
-            self.device = torch.empty(0, device=self.device).device  # with its number
-        dtype = dtype or (torch.bfloat16 if on_gpu else torch.float32)
         self.architecture = a = source.architecture
         self.context_window = min(window or a.window, a.window)
         self.name = source.name
@@ -126,8 +123,9 @@ class TorchEngine:
         `settings` are the constructor's.
         """
         path = resolve(name)
-        engine = cls(load(path), **settings)
-        engine.prompt_set = "compact" if name == EMBEDDED else "full"
+        device, dtype = _chosen(settings.get("device"), settings.get("dtype"))
+        engine = cls(load(path, device=device, dtype=dtype), **settings)
+        engine.prompt_set = trained_prompt_set(path) or ("compact" if name == EMBEDDED else "full")
         file = default_adapter() if adapter == "default" else adapter and Path(adapter).expanduser()
         if file:
             engine.refresh(adapter=load_adapter(file, path))
@@ -369,6 +367,15 @@ class TorchEngine:
             self._inbox.get()()
         while not self._inbox.empty():
             self._inbox.get()()
+
+
+def _chosen(device: str | torch.device | None, dtype: torch.dtype | None) -> tuple[torch.device, torch.dtype]:
+    """The device, with its number, and the precision: a GPU and bf16 where there is one and nothing else was said."""
+    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    on_gpu = chosen.type == "cuda"
+    if on_gpu:
+        chosen = torch.empty(0, device=chosen).device
+    return chosen, dtype or (torch.bfloat16 if on_gpu else torch.float32)
 
 
 class BareEngine:

@@ -37,14 +37,23 @@ class Source:
         return Architecture.from_config(self.config)
 
 
-def load(path: str | Path, *, weights: bool = True) -> Source:
-    """Load a folder with `config.json` and safetensors, or a `.gguf` file; without `weights` no parameters."""
+def load(
+    path: str | Path,
+    *,
+    weights: bool = True,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Source:
+    """Load a folder with `config.json` and safetensors, or a `.gguf` file; without `weights` no parameters.
+
+    Quantised weights are unpacked on `device`, in `dtype`. Safetensors stay in their files until they are copied.
+    """
     path = Path(path).expanduser()
     if path.is_dir():
         return _from_folder(path, weights)
     if not path.exists():
         raise DataError(f"no model at {path} (a folder with safetensors, or a GGUF file)")
-    return _from_gguf(path, weights)
+    return _from_gguf(path, weights, device, dtype)
 
 
 def from_model(model: Any, tokenizer: Any, *, name: str = "") -> Source:
@@ -126,9 +135,9 @@ _TOP = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": 
         "output.weight": "lm_head.weight"}  # fmt: skip
 
 
-def _from_gguf(path: Path, weights: bool) -> Source:
+def _from_gguf(path: Path, weights: bool, device: torch.device | str, dtype: torch.dtype) -> Source:
     file = read_gguf_file(path)
-    config, state = _model_of(file) if weights else (_gguf_config(file), {})
+    config, state = _model_of(file, device, dtype) if weights else (_gguf_config(file), {})
     tokenizer = tokenizer_of(file)
     return Source(path.stem, config, state, tokenizer, tuple(_as_ids(tokenizer.eos_token_id)))
 
@@ -138,7 +147,9 @@ def read_gguf(path: Path) -> tuple[Any, dict[str, Tensor]]:
     return _model_of(read_gguf_file(path))
 
 
-def _model_of(file: GgufFile) -> tuple[Any, dict[str, Tensor]]:
+def _model_of(
+    file: GgufFile, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+) -> tuple[Any, dict[str, Tensor]]:
     config = _gguf_config(file)
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     blocks = [re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", place.name) for place in file.tensors]
@@ -146,8 +157,8 @@ def _model_of(file: GgufFile) -> tuple[Any, dict[str, Tensor]]:
         if place.name not in _TOP and (block is None or block[2] not in _NAMES):
             raise EngineRefused(f"{file.path} has a tensor {place.name} that no Llama, Qwen2 or Qwen3 model has")
     state: dict[str, Tensor] = {}
-    for place, block, array in zip(file.tensors, blocks, values(file, file.tensors), strict=True):
-        tensor = torch.from_numpy(array)
+    unpacked = values(file, file.tensors, device=device, dtype=dtype)
+    for place, block, tensor in zip(file.tensors, blocks, unpacked, strict=True):
         if block is None:
             state[_TOP[place.name]] = tensor
             continue

@@ -12,7 +12,7 @@ stays at hand: a pass may go without the adapter (`Linear.bare`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -145,17 +145,23 @@ class Weights:
                 raise DataError(f"parameter {name} has shape {tuple(source.shape)}, expected {tuple(part.shape)}")
             if source.data_ptr() != part.data_ptr():
                 part.copy_(source, non_blocking=True)
-        for linear in self._linears():
+        for linear, _ in self._linears():
             if linear.base is not None:
                 linear.base.copy_(linear.weight)
         self.adapted = False
 
     @torch.no_grad()
     def share(self, model: nn.Module) -> None:
-        """Let a training model's parameters live in this storage, so that an optimiser step is seen here at once."""
+        """Hold the weights of a training model once, for both.
+
+        The model's parameters move into this storage, so that an optimiser step is seen here at once. Matrices with an
+        adapter (`….q_proj.base.weight`) are read where they lie, as what the adapter is merged with (`Linear.base`);
+        only the merged ones are this storage's own.
+        """
         parameters = dict(model.named_parameters())
+        found = {name: parameters.get(name, parameters.get(_inside(name))) for name in self.parts}
         for name, part in self.parts.items():
-            parameter = parameters.get(name)
+            parameter = found[name]
             if parameter is None:
                 raise UsageError(f"cannot share weights: the model has no parameter {name}")
             if parameter.dtype != part.dtype or parameter.device != part.device:
@@ -163,8 +169,14 @@ class Weights:
                     f"cannot share weights: {name} is {parameter.dtype} on {parameter.device}, the engine's are"
                     f" {part.dtype} on {part.device}; use refresh(model.state_dict()) instead"
                 )
-            part.copy_(parameter)
-            parameter.data = part
+        adapted = {id(self._fused[name][0]) for name in self._fused if _inside(f"{name}.weight") in parameters}
+        for linear, names in self._linears():
+            if id(linear) in adapted:
+                linear.base = _one_below_the_other([found[f"{name}.weight"] for name in names], linear.weight)
+        for name, part in self.parts.items():
+            entry = self._fused.get(name.removesuffix(".weight"))
+            if entry is None or id(entry[0]) not in adapted:
+                _move(found[name], part)
 
     @torch.no_grad()
     def adapt(self, adapter: Adapter | None, *, merged: bool = True) -> bool:
@@ -172,8 +184,9 @@ class Weights:
 
         True: a pass now has products that it did not have before, so what was captured of it is out of date.
         """
-        for linear in self._linears():
-            if linear.base is not None:
+        covered = adapter.pairs if adapter is not None and merged else {}
+        for linear, names in self._linears():
+            if linear.base is not None and not all(name in covered for name in names):
                 linear.weight.copy_(linear.base)
             if linear.up is not None:
                 linear.up.zero_()
@@ -198,8 +211,12 @@ class Weights:
         self.adapted = True
         return grown
 
-    def _linears(self) -> Iterator[Linear]:
-        return iter({id(linear): linear for linear, *_ in self._fused.values()}.values())
+    def _linears(self) -> list[tuple[Linear, list[str]]]:
+        """Each fused matrix with the names of its parts."""
+        found: dict[int, tuple[Linear, list[str]]] = {}
+        for name, (linear, *_) in self._fused.items():
+            found.setdefault(id(linear), (linear, []))[1].append(name)
+        return list(found.values())
 
     def _merge(self, name: str, a: Tensor, b: Tensor, scale: float) -> bool:
         """Add a pair to its part of a fused matrix. True: the matrix as it was is kept from now on."""
@@ -207,8 +224,9 @@ class Weights:
         first = linear.base is None
         if linear.base is None:
             linear.base = linear.weight.clone()
-        delta = b.to(self.device, torch.float32) @ a.to(self.device, torch.float32)
-        self.parts[f"{name}.weight"].copy_(linear.base[start : start + size].float() + scale * delta)
+        base = linear.base[start : start + size].float()
+        b, a = b.to(self.device, torch.float32), a.to(self.device, torch.float32)
+        self.parts[f"{name}.weight"].copy_(torch.addmm(base, b, a, alpha=scale))  # as the trainer sums it
         return first
 
     def _attach(self, name: str, a: Tensor, b: Tensor, scale: float) -> bool:
@@ -225,3 +243,33 @@ class Weights:
         linear.down[band * rank : (band + 1) * rank].copy_(a)
         linear.up[start : start + size, band * rank : (band + 1) * rank].copy_(b.float() * scale)
         return first
+
+
+def _inside(name: str) -> str:
+    """The name of a parameter inside an adapted layer."""
+    module, _, kind = name.rpartition(".")
+    return f"{module}.base.{kind}"
+
+
+def _move(parameter: Tensor | None, place: Tensor) -> None:
+    assert parameter is not None
+    place.copy_(parameter)
+    parameter.data = place
+
+
+def _one_below_the_other(parts: Sequence[Tensor | None], like: Tensor) -> Tensor:
+    """Parts of a matrix as one: a view where they lie so already, else they move into one like `like`."""
+    tensors = [part for part in parts if part is not None]
+    first = tensors[0].detach()
+    storage, following = first.untyped_storage().data_ptr(), first.data_ptr()
+    for part in tensors:
+        apart = part.untyped_storage().data_ptr() != storage  # neighbours in memory may be strangers
+        if apart or part.data_ptr() != following or part.stride() != first.stride():
+            break
+        following += part.shape[0] * part.stride(0) * part.element_size()
+    else:
+        return first.as_strided(like.shape, first.stride())
+    whole = torch.empty_like(like)
+    for part, place in zip(tensors, torch.split(whole, [len(part) for part in tensors]), strict=True):
+        _move(part, place)
+    return whole

@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import checksums
 from ...errors import SearchError
-from ...readers.columns import number_in
+from ...readers.columns import is_comma_number, number_in
 from ..tables import FILE, Column, identifier, quoted, unique
 
 _BATCH = 1000
@@ -139,6 +139,8 @@ class _Open:
         self._names = [unique(identifier(label, f"column_{n}"), taken) for n, label in enumerate(labels, 1)]
         self._kinds: list[type | None] = [int] * len(labels)
         """int or float while all values are numbers, None once one is not."""
+        self._commas = [True] * len(labels)
+        """Whether all values are numbers if a comma comes before the decimals."""
         self._samples: list[list[str]] = [[] for _ in labels]
         self._waiting: list[list[Any]] = []
         self._rows = 0
@@ -155,6 +157,7 @@ class _Open:
             if self._kinds[at] is not None:
                 found = number_in(cell)
                 self._kinds[at] = None if found is None else float if isinstance(found, float) else self._kinds[at]
+            self._commas[at] = self._commas[at] and is_comma_number(cell)
             samples = self._samples[at]
             if len(samples) < _SAMPLES and cell not in samples:
                 samples.append(cell[:60])
@@ -174,9 +177,11 @@ class _Open:
             self._db.execute(f"DROP TABLE t{self._number}")
             return
         kinds = [kind if samples else None for kind, samples in zip(self._kinds, self._samples, strict=True)]
+        commas = [not k and bool(s) and c for k, s, c in zip(kinds, self._samples, self._commas, strict=True)]
+        kinds = [float if comma else kind for kind, comma in zip(kinds, commas, strict=True)]
         types = ["TEXT" if kind is None else "INTEGER" if kind is int else "REAL" for kind in kinds]
         if any(kinds):
-            self._convert(types)
+            self._convert(types, commas)
         columns = [Column(_ROW, "INTEGER", "", ())]
         columns += map(Column, self._names, types, self._labels, map(tuple, self._samples))
         self._db.execute(
@@ -185,12 +190,14 @@ class _Open:
         )
         checksums.record_sums(self._db, [f"t{self._number}"])
 
-    def _convert(self, types: Sequence[str]) -> None:
+    def _convert(self, types: Sequence[str], commas: Sequence[bool]) -> None:
         """The table again, with numbers as numbers."""
         table, columns, values = f"t{self._number}", [f"{_ROW} INTEGER"], [_ROW]
-        for name, type_ in zip(map(quoted, self._names), types, strict=True):
+        for name, type_, comma in zip(map(quoted, self._names), types, commas, strict=True):
             columns.append(f"{name} {type_}" + (" COLLATE NOCASE" if type_ == "TEXT" else ""))
             value = f"replace({name}, '−', '-')"
+            if comma:
+                value = f"replace(replace(replace({value}, ' ', ''), '.', ''), ',', '.')"
             for sign in _SIGNS:
                 value = f"replace({value}, '{sign}', '')"
             values.append(name if type_ == "TEXT" else f"CAST({value} AS {type_})")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..evaluate.result_table import Scored, scored
-from ..evaluate.statistics import interval
 from ..runs import RunStore
+from .result_table import Scored, scored
+from .statistics import interval
 
 RECENT = 120.0
 """Seconds without a change after which a run that is not complete counts as stopped."""
@@ -20,6 +20,15 @@ LEARNT = ("dev_em", "dev_f1", "dev_reward", "reward", "dev_loss", "loss")
 """The first that a training run has is its score."""
 
 Overview = dict[str, Any]
+
+
+def progress(run: Overview) -> str:
+    """Whether a run is over: `stopped: 12 of 40 answered`; empty for the questions asked of a server."""
+    if run["status"] in ("finished", "open"):
+        return "finished" if run["status"] == "finished" else ""
+    if run["kind"] == "training":
+        return f"{run['status']}: step {run['step']}" + (f" of {run['steps']}" if run["steps"] else "")
+    return f"{run['status']}: {run['answered']} of {run['answered'] + run['missing']} answered"
 
 
 class Overviews:
@@ -49,7 +58,7 @@ def _stamp(path: Path) -> tuple[Any, ...]:
     for place in (path, path.with_name(f"{path.name}-wal")):
         try:
             status = place.stat()
-            found += [status.st_mtime, status.st_size]
+            found += [status.st_mtime, status.st_size] if status.st_size else [0.0, 0]  # a reader leaves an empty log
         except OSError:
             found += [0.0, 0]
     return tuple(found)
@@ -81,7 +90,9 @@ def _overview(store: RunStore) -> Overview:
     elif kind == "evaluation":
         rows = scored(store)
         out["score"] = _best(rows)
-        out["missing"] = len({(row.dataset, row.question.id) for row in rows}) * len(out["systems"]) - len(rows)
+        asked = {(question.dataset, question.id) for question in store.questions()}  # stored before the first answer
+        out["answered"] = len(rows)
+        out["missing"] = len(asked) * max(len(out["systems"]), 1) - len(rows)
     return out
 
 
