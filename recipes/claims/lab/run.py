@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -229,13 +230,13 @@ class Lab:
         environment = {"SUBQUEST_GPU_SHARE": f"{MEMORY / args.at_once:.3f}", **os.environ}
         args.runs.mkdir(parents=True, exist_ok=True)
         with (args.runs / f"{part.name}.log").open("ab") as log:
-            return subprocess.Popen(words, stdout=log, stderr=log, env=environment)
+            return subprocess.Popen(words, stdout=log, stderr=log, env=environment, start_new_session=True)
 
     def _ended(self, run: Running) -> bool:
         """Whether a part is over; its next command is started where one is left."""
         if run.process.poll() is None:
             if self._time_left < -GRACE:
-                run.process.terminate()
+                os.killpg(run.process.pid, signal.SIGTERM)  # its training too, which then writes a checkpoint
             return False
         at = f"[{time.monotonic() - self.began:.0f} s] {run.part.name}"
         report(f"{at}: exit status {run.process.returncode}")
