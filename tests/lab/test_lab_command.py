@@ -10,7 +10,7 @@ from subquest.runs import RunStore
 from subquest.study import read_study
 from subquest.study.results import Results
 from subquest.study.stamps import known_as
-from subquest.study.training import finish_training, folder_of, last_step
+from subquest.study.training import folder_of, last_step
 from subquest.train.launch import train
 from subquest.train.recipe import load_recipe
 
@@ -135,7 +135,6 @@ def test_an_interrupted_slice_goes_on_elsewhere(
     folder = folder_of(study, training, here / "runs")
     stopped = train(load_recipe(training.recipe), folder, device="cpu", stop=lambda: last_step(folder) > 0)
     asyncio.run(stopped)  # the time is up after a step
-    finish_training(study, training, here / "runs", Results(here / "results"))
     assert steps(here) == [1]
     assert lab.main([*command, *places(here), "--pack", str(tmp_path / "packed")]) == 0
     assert "1 checkpoints" in capsys.readouterr().err

@@ -27,7 +27,7 @@ from subquest.study import find_study, read_study
 from subquest.study.questions import parts_of, prepare_all
 from subquest.study.results import Progress, Results
 from subquest.study.stamps import known_as
-from subquest.study.training import folder_of, last_step, open_progress, trained_adapters
+from subquest.study.training import finish_training, folder_of, last_step, open_progress, trained_adapters
 
 GRACE = 30.0
 """Seconds that a part has after its time before it is terminated."""
@@ -260,6 +260,7 @@ class Lab:
                 folders.append((f"{folder.name}/adapter", folder / "adapter"))
             finished = self.results.training(name, known_as(study, training)).get("adapter")
             if not finished and (step := last_step(folder)):
+                finish_training(study, training, runs, self.results)  # its curves, if it was ended from outside
                 wanted = ("recipe.json", f"checkpoints/step-{step:06d}")
                 unfinished += [(f"{folder.name}/{part}", folder / part) for part in wanted]
         count = pack(self.args.pack, self.results.folder, [*folders, *unfinished])
