@@ -418,3 +418,32 @@ def test_webwalkerqa_is_judged_by_its_own_instruction(toy: Path, monkeypatch: py
         db.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (json.dumps(settings),))
     assert main([*arguments, "--out", "by-set"]) == 0
     assert set(asked) == {"equivalence"}, "a run from before sets had instructions of their own goes on as it began"
+
+
+def test_results_by_type_and_how_often_unknown_is_said(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [("Kestel", "single"), ("Kestel", "bridge"), ("unknown", "not answerable"), ("unknown", "not answerable")]
+    rows = [
+        {"id": f"u{n}", "question": f"Which town {n}?", "answers": [answer], "type": kind}
+        for n, (answer, kind) in enumerate(asked)
+    ]
+    replies = ["Kestel", "unknown", "unknown", "Kestel"]
+    (toy / "mixed.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    told = [json.dumps({"role": "planner", "reply": f"<answer>{reply}</answer>"}) for reply in replies]
+    (toy / "mixed-answers.jsonl").write_text("\n".join(told))
+    command = ["eval", "mixed.jsonl", "--model", "scripted:mixed-answers.jsonl", "--index", "docs.sq", "--out", "mixed"]
+    command += ["--by", "type", "--judge", "rules", "--abstain", "--concurrency", "1"]
+    assert main([*command, "--json"]) == 0
+    cell = json.loads(capsys.readouterr().out)["mixed"]["coda"]
+    assert (cell["unknown_answerable"], cell["unknown_unanswerable"]) == (0.5, 0.5)
+    assert {kind: (part["n"], part["judge"]) for kind, part in cell["by"].items()} == {
+        "bridge": (1, 0.0),
+        "not answerable": (2, 0.5),
+        "single": (1, 1.0),
+    }
+    assert "unknown_unanswerable" not in cell["by"]["single"]
+    assert main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines[2:]] == ["bridge", "not", "single"]
+    assert lines[0].split()[-4:] == ["unknown", "wrongly", "forced", "failed"]
+    assert main([*command, "--by", "level"]) == 2
+    assert "--by level: no question says its level; they have type" in capsys.readouterr().err

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..assemble import AgentSpec
     from ..config import Config
     from ..evaluate.ray_workers import Remote
+    from ..evaluate.result_table import Scored
     from ..evaluate.runner import Solver
     from ..record import Question
     from ..runs import RunStore
@@ -53,6 +54,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--own-settings", action="store_true", help="each system with its paper's settings, not with those of the first"
     )
+    parser.add_argument(
+        "--by", metavar="FIELD", help="also the results of each type, or of each value of hops, level, …"
+    )
     parser.add_argument("--plan-score", action="store_true", help="SEPR against gold decompositions, by MiniLM")
     add_run_options(parser)
     add_agent_options(parser)
@@ -62,9 +66,11 @@ def run(args: argparse.Namespace) -> int:
     check_run_options(args)
     from ..assemble import check_search, preview_agent
     from ..data.question_sets import name_sources
-    from ..evaluate.result_table import scored, table
+    from ..evaluate.result_table import scored
 
     datasets = {name: _questions(name, source, args) for name, source in name_sources(args.datasets).items()}
+    if args.by:
+        _check_field(args.by, [question for questions in datasets.values() for question in questions])
     config = with_world_index(config_from(args), args.datasets)
     spec = spec_from(args, config)
     names = [name for name in spec.system.split(",") if name]
@@ -86,12 +92,35 @@ def run(args: argparse.Namespace) -> int:
     settings = {**_settings(config, spec, args), **({"shared": shared} if shared else {})}
     with open_run(args.out, settings) as store:
         asyncio.run(_evaluate(store, specs, datasets, args))
-        result = table(scored(store))
+        result = _results(scored(store), args.by)
     if args.json:
         print(json.dumps(result))
     else:
         _print_table(result)
     return 0
+
+
+def _check_field(field: str, questions: Sequence[Question]) -> None:
+    from ..evaluate.result_table import field_of
+
+    if not any(field_of(question, field) for question in questions):
+        known = [name for name in ("type", "hops", "split") if any(field_of(q, name) for q in questions)]
+        known += sorted({name for q in questions for name in q.meta})
+        raise UsageError(
+            f"--by {field}: no question says its {field}; they have {', '.join(known) or 'no such fields'}"
+        )
+
+
+def _results(rows: list[Scored], field: str | None) -> dict[str, dict[str, dict[str, Any]]]:
+    """The result table; with a `field`, each cell also has the cells of its values under `by`."""
+    from ..evaluate.result_table import broken_down, table
+
+    result = table(rows)
+    for value, group in broken_down(rows, field).items() if field else ():
+        for dataset, systems in table(group).items():
+            for system, cell in systems.items():
+                result[dataset][system].setdefault("by", {})[value] = cell
+    return result
 
 
 def _questions(name: str, source: str, args: argparse.Namespace) -> list[Question]:
@@ -212,21 +241,30 @@ async def _on_cluster(
     return await cluster.systems()
 
 
+EXTRA = {"judge": "judge", "sepr": "plan", "unknown_unanswerable": "unknown", "unknown_answerable": "wrongly"}
+"""Columns of metrics that not every run has: `unknown` is said to questions that cannot be answered, or wrongly to
+others."""
+
+
 def _print_table(result: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-    cells = [cell for systems in result.values() for cell in systems.values()]
-    extra = [(key, name) for key, name in (("judge", "judge"), ("sepr", "plan")) if any(key in c for c in cells)]
+    rows = [
+        (dataset, label, cell)
+        for dataset, systems in result.items()
+        for system, whole in systems.items()
+        for label, cell in ((system, whole), *((f"  {value}", part) for value, part in whole.get("by", {}).items()))
+    ]
+    extra = [(key, name) for key, name in EXTRA.items() if any(key in cell for _, _, cell in rows)]
     more = "".join(f"{name:>8}" for _, name in extra)
     wide = max(20, *(len(dataset) + 2 for dataset in result))
-    long = max(18, *(len(system) + 2 for systems in result.values() for system in systems))
+    long = max(18, *(len(label) + 2 for _, label, _ in rows))
     print(
         f"{'data set':<{wide}}{'system':<{long}}{'n':>6}{'EM':>8}{'95%':>16}"
         f"{'F1':>8}{'CEM':>8}{more}{'forced':>8}{'failed':>8}"
     )
-    for dataset, systems in result.items():
-        for system, cell in systems.items():
-            span = f"{cell['em_low']:.3f}-{cell['em_high']:.3f}"
-            more = "".join(f"{cell[key]:>8.3f}" if key in cell else f"{'-':>8}" for key, _ in extra)
-            print(
-                f"{dataset:<{wide}}{system:<{long}}{cell['n']:>6}{cell['em']:>8.3f}{span:>16}{cell['f1']:>8.3f}"
-                f"{cell['cem']:>8.3f}{more}{cell['forced']:>8.2f}{cell['failed']:>8.2f}"
-            )
+    for dataset, label, cell in rows:
+        span = f"{cell['em_low']:.3f}-{cell['em_high']:.3f}"
+        more = "".join(f"{cell[key]:>8.3f}" if key in cell else f"{'-':>8}" for key, _ in extra)
+        print(
+            f"{dataset:<{wide}}{label:<{long}}{cell['n']:>6}{cell['em']:>8.3f}{span:>16}{cell['f1']:>8.3f}"
+            f"{cell['cem']:>8.3f}{more}{cell['forced']:>8.2f}{cell['failed']:>8.2f}"
+        )

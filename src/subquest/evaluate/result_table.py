@@ -17,7 +17,7 @@ SHARES = ("forced", "failed", "no_answer")
 _LESS = (
     *("forced", "failed", "no_answer", "judge_undecided", "ece", "seconds", "cost", "model_calls", "tool_calls"),
     *("searches", "trajectories", "turns", "interactions", "prompt_tokens", "completion_tokens", "tokens", "loss"),
-    *("errors", "error_rate", "failures", "latency"),
+    *("errors", "error_rate", "failures", "latency", "unknown_answerable"),
 )
 _LESS_OF_EACH = ("tokens_", "peak_")
 """How metrics of a role begin."""

@@ -75,7 +75,7 @@ async def compare(
     table: dict[str, Agreement] = {}
     differing: list[Disagreement] = []
     answered = [e for e in episodes if e.question.answers]
-    answers = [AnswerCase(e.question.question, e.question.answers, e.answer) for e in answered]
+    answers = [AnswerCase(e.question.question, e.question.answers, e.stated_answer) for e in answered]
     if answers:
         one, two = await first.judge_answers(answers), await second.judge_answers(answers)
         table["answer"] = agreement(one, two)

@@ -42,7 +42,7 @@ def case_of(episode: Episode, instruction: str = BY_SET) -> AnswerCase:
     if instruction == BY_SET:
         entry = match_set(question.dataset) or match_set(str(question.meta.get("data_source", "")))
         instruction = entry.judge if entry else ""
-    return AnswerCase(question.question, question.answers, episode.answer, instruction)
+    return AnswerCase(question.question, question.answers, episode.stated_answer, instruction)
 
 
 class ModelJudge:

@@ -38,10 +38,13 @@ def conclusion(question: Question, facts: Sequence[Fact], results: Sequence[str]
     if question.type.replace("_", "-") not in SEVERAL:
         return ""
     stated = [f"{fact.task.rstrip('?')}: {result}" for fact, result in zip(facts, results, strict=True)]
-    return "; ".join(filter(None, [*stated, _worked_out(question, facts, results)]))
+    return "; ".join(filter(None, [*stated, worked_out(question, facts, results)]))
 
 
-def _worked_out(question: Question, facts: Sequence[Fact], results: Sequence[str]) -> str:
+def worked_out(question: Question, facts: Sequence[Fact], results: Sequence[str]) -> str:
+    """What follows from several results, such as the larger of two numbers; empty where nothing has to."""
+    if question.type.replace("_", "-") not in SEVERAL:
+        return ""
     answer = question.answers[0]
     name, *rest = question.meta.get("operation") or _operation(question, facts)
     if name == "both":

@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..data.gold_plans import item_of, items_of, repeats, with_unknown_items
+from ..data.gold_plans import REFERENCE, item_of, items_of, repeats, with_unknown_items
 from ..metrics import contains_answer
 from ..record import Question
 from ..runtime.statements import sentences
 from ..worlds.grammar import join
 
-_DOCUMENT = re.compile(r"^(?:<\w+>)?Doc \d+\(Title: (.*?)\) (.*)$", re.MULTILINE)
-_REFERENCE = re.compile(r"#(\d+)")
+_DOCUMENT = re.compile(r"^(?:<\w+>)?Doc (\d+)\(Title: (.*?)\) (.*)$", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 _ENTITY = re.compile(r"[A-Z0-9][\w'’.-]*(?:[ –-](?:of|the|and|for|in|on|de|to|a)?\s?[A-Z0-9][\w'’.-]*)*")
 _POSSESSIVE = re.compile(r"['’]s?(?!\w)")
@@ -48,9 +47,26 @@ class Fact(NamedTuple):
 
 
 class Found(NamedTuple):
-    note: str
-    """What the passage says, in its own sentences, after its title where they do not name it."""
+    said: str
+    """What the passage says, in its own sentences."""
     result: str
+    title: str = ""
+    number: int = 0
+    """The passage's place among those shown."""
+
+    @property
+    def about(self) -> str:
+        """The passage's title where its sentences do not name it: "he was born there" says nothing of whom."""
+        return "" if self.title in self.said else self.title
+
+    @property
+    def note(self) -> str:
+        return f"{self.about}: {self.said}" if self.about else self.said
+
+    @property
+    def cited(self) -> str:
+        """The note with the number of its document."""
+        return f"Doc {self.number}{self.about and f' ({self.about})'} says: {self.said}"
 
 
 def facts_of(question: Question) -> list[Fact]:
@@ -69,9 +85,7 @@ def facts_of(question: Question) -> list[Fact]:
         return answers[number - 1] if 0 < number <= len(answers) else match[0]
 
     return [
-        Fact(
-            _REFERENCE.sub(fill, step.question), step.answer, step.support, items_of(question, n), item_of(question, n)
-        )
+        Fact(REFERENCE.sub(fill, step.question), step.answer, step.support, items_of(question, n), item_of(question, n))
         for n, step in enumerate(question.decomposition, 1)
     ]
 
@@ -96,20 +110,19 @@ def read(question: Question, fact: Fact, text: str) -> Found | None:
     if not fact.answer:  # nobody knows it: no passage states it
         return None
     supports = {fact.support} if fact.support else set(question.supporting_titles)
-    for title, body in _DOCUMENT.findall(text):
+    for number, title, body in _DOCUMENT.findall(text):
         if title.strip() not in supports:
             continue
         found = _read_list(fact, body) if fact.items else _read_plain(fact, title.strip(), body)
         if found is not None:
-            # "he was born there" says nothing of whom, and of two namesakes only the title says which
-            return found if title.strip() in found.note else found._replace(note=f"{title.strip()}: {found.note}")
+            return found._replace(title=title.strip(), number=int(number))
     return None
 
 
 def _read_plain(fact: Fact, title: str, body: str) -> Found | None:
     asked = {_stem(word) for word in _WORD.findall(fact.task) if word.lower() not in _QUESTION_WORDS}
     names = [name for name in names_in(fact.task) if name not in title]
-    best = (0.0, "")
+    best, chosen = 0.0, ""
     rows = table_rows(body)
     for sentence in rows or _sentences(body):
         named = any(name in sentence or name.split()[-1] in sentence for name in names)
@@ -119,9 +132,10 @@ def _read_plain(fact: Fact, title: str, body: str) -> Found | None:
         if rows and names and not named:  # a value in the row of something else
             continue
         words = {_stem(word) for word in _WORD.findall(sentence)}
-        score = 1 + named + contains_answer(sentence, fact.answer) + len(words & asked) / max(len(asked), 1)
-        best = max(best, (score, sentence))
-    return Found(best[1].strip(), fact.answer) if best[1] else None
+        score = 1 + named + _says(sentence, fact.answer) + len(words & asked) / max(len(asked), 1)
+        if score > best:  # of equals the first, which says what the passage is about
+            best, chosen = score, sentence
+    return Found(chosen.strip(), fact.answer) if chosen else None
 
 
 def _sentences(body: str) -> list[str]:
@@ -136,6 +150,13 @@ def table_rows(body: str) -> list[str]:
         return []
     starts = [found.start() for found in re.finditer(rf"(?:^|(?<=\s)){re.escape(first[0])}", body)]
     return [body[a:b].strip() for a, b in zip(starts, [*starts[1:], len(body)], strict=True)] if starts[1:] else []
+
+
+def _says(sentence: str, answer: str) -> bool:
+    """Whether a sentence has the answer as words of its own: the Writers Guild of America says nothing of America."""
+    name = re.escape(answer)
+    longer = rf"[A-Z][\w'’-]* (?:of (?:the )?)?{name}(?!\w)|(?<!\w){name} [A-Z]"
+    return contains_answer(re.sub(longer, " ", sentence), answer)
 
 
 def _states(sentence: str, answer: str) -> bool:
@@ -176,7 +197,7 @@ def in_order(items: tuple[str, ...], text: str) -> list[str]:
 def query(fact: Fact, attempt: int) -> str:
     """The search query for a fact: first the task itself, then its names, then its content words."""
     if attempt == 0:
-        return fact.task.rstrip("?")
+        return fact.task
     names = " ".join(names_in(fact.task))
     words = [w for w in _WORD.findall(_POSSESSIVE.sub("", fact.task)) if w.lower() not in _QUESTION_WORDS]
     return names if names and attempt == 1 else " ".join(words)
@@ -187,8 +208,9 @@ def names_in(task: str) -> list[str]:
     return [_POSSESSIVE.sub("", name) for name in _ENTITY.findall(task[1:])]
 
 
-def titles_in(text: str) -> set[str]:
-    return {title.strip() for title, _ in _DOCUMENT.findall(text)}
+def titles_in(text: str) -> list[str]:
+    """The titles of the documents shown, in their order."""
+    return [title.strip() for _, title, _ in _DOCUMENT.findall(text)]
 
 
 def _stem(word: str) -> str:

@@ -5,13 +5,14 @@ A teacher sees what the model would see, and knows the plan as well. How it play
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
 from ..errors import EngineRefused
 from ..record import Episode, Question, Segment
 from ..systems import registry
-from .conclusions import conclusion, in_both
-from .facts import Fact, facts_of, in_order, plan_of, read
+from .conclusions import conclusion, in_both, worked_out
+from .facts import REFERENCE, Fact, Found, facts_of, in_order, plan_of, query, read
 
 QUERIES = 2
 """Queries a teacher tries for one fact."""
@@ -43,14 +44,19 @@ class View(NamedTuple):
         return "\n".join(s.text for s in self.segments if s.kind == "prompt")
 
     @property
+    def examples(self) -> list[str]:
+        """The replies of the prompt's worked examples. The full prompts have them, the compact ones do not."""
+        return [s.text for s in self.segments if s.kind == "prompt" and s.role == "assistant"]
+
+    @property
     def thinks_plainly(self) -> bool:
         """Whether the worked examples of the prompt think without tags. Prompts without examples do not."""
-        examples = [s.text for s in self.segments if s.kind == "prompt" and s.role == "assistant"]
-        return bool(examples) and not any("<think>" in text for text in examples)
+        return bool(self.examples) and not any("<think>" in text for text in self.examples)
 
     def thought(self, text: str) -> str:
         """A thought as the prompt shows it; empty without one."""
-        return text and (f"{text}\n" if self.thinks_plainly else f"<think>{text}</think>")
+        line = "\n" if self.examples else ""
+        return text and (f"{text}{line}" if self.thinks_plainly else f"<think>{text}</think>{line}")
 
 
 class Teacher(Protocol):
@@ -121,6 +127,8 @@ class GoldTeacher:
         plan = plan_of(question) or [fact.task for fact in facts]
         self.steps = [f"{n}. {task}" for n, task in enumerate(plan, 1)]
         self._results: dict[str, str] = {}
+        self._sent: dict[str, list[str]] = {}
+        """By task, the queries sent for it."""
         self.missing = False
         """Whether a fact of an unanswerable question was looked for in vain."""
 
@@ -140,12 +148,74 @@ class GoldTeacher:
 
     def final(self, view: View) -> str:
         """The turn that answers, with the thought before it."""
+        thought = self.closing_thought() if view.examples else "" if self.missing else self.conclusion()
+        return f"{view.thought(thought)}{self.given()}"
+
+    def given(self) -> str:
+        """The answer itself."""
         if self.question.unanswerable and not self.missing:
             raise GiveUp(STILL_ANSWERED)
-        return f"{'' if self.missing else view.thought(self.conclusion())}<answer>{self.answer}</answer>"
+        return f"<answer>{self.answer}</answer>"
 
-    def read(self, fact: Fact, text: str) -> str | None:
-        """The note to take of the fact; None if the documents do not show it."""
+    def closing_thought(self) -> str:
+        """What decides the answer, as the worked examples say it: the results, and what follows from them."""
+        return " ".join(filter(None, [self.known(), NOTHING if self.missing else self.worked_out()]))
+
+    def known(self) -> str:
+        """The results that the answer is drawn from: all where it is worked out from several, else the last one."""
+        found = [f"{fact.task} {self.result(fact)}" for fact in self.facts if fact.task in self._results]
+        told = "; ".join(found if self.conclusion() else found[-1:])
+        return told and f"{told}."
+
+    def worked_out(self) -> str:
+        """What follows from several results; empty where the answer is simply the last of them."""
+        told = worked_out(self.question, self.facts, [self.result(fact) for fact in self.facts])
+        return told and f"{told[0].upper()}{told[1:]}."
+
+    def looked_for(self, asked: Collection[str] = ()) -> list[Fact]:
+        """The facts that are neither known nor among the tasks `asked`, but can be asked for: what they refer to is."""
+        done = {*self._results, *asked}
+        steps = self.question.decomposition or [None] * len(self.facts)
+        open_lists = any(fact.items and not fact.about and fact.task not in done for fact in self.facts)
+        found: dict[str, Fact] = {}
+        for fact, step in zip(self.facts, steps, strict=True):
+            needed = [self.facts[int(n) - 1].task for n in REFERENCE.findall(step.question)] if step else []
+            if fact.task not in done and done.issuperset(needed) and not (fact.about and open_lists):
+                found.setdefault(fact.task, fact)
+        return list(found.values())
+
+    def read_all(self, text: str) -> list[Found]:
+        """Everything that documents say of the facts that are looked for; what one of them opens is read as well."""
+        notes: list[Found] = []
+        while found := next(filter(None, (self.found(fact, text) for fact in self.looked_for())), None):
+            notes.append(found)
+        return notes
+
+    def first_query(self) -> str:
+        """The question itself; where it is also the one fact to find, this is the first query for that."""
+        asked = self.question.question
+        self._sent[asked] = [asked]
+        return asked
+
+    def next_query(self) -> tuple[Fact, str]:
+        """The fact to look for now and a new query for it. Where several were tried in vain, the fact is missing."""
+        fact = self.looked_for()[0]
+        sent = self._sent.setdefault(fact.task, [])
+        text = next((q for q in (query(fact, n) for n in range(QUERIES + 1)) if q not in sent), "")
+        if len(sent) >= QUERIES or not text:
+            self.not_retrieved()
+            return fact, ""
+        sent.append(text)
+        return fact, text
+
+    def read(self, fact: Fact, text: str, *, cites: bool = False) -> str | None:
+        """The note to take of the fact, with the number of the document if it `cites`; None if the documents do not
+        show it."""
+        found = self.found(fact, text)
+        return found and (found.cited if cites else found.note)
+
+    def found(self, fact: Fact, text: str) -> Found | None:
+        """What the documents say of the fact; None if they do not show it."""
         found = read(self.question, fact, text) if fact.answer else None  # nothing states what has no answer
         if found is None:
             return None
@@ -153,7 +223,7 @@ class GoldTeacher:
         if fact.items and len({f.about for f in self.facts if f.about} & set(fact.items)) > 1:
             # what is asked of each item is asked in the order in which the list was read
             self.facts.sort(key=lambda f: found.result.index(f.about) if f.about else -1)
-        return found.note
+        return found
 
     def result(self, fact: Fact) -> str:
         return self._results.get(fact.task, fact.answer)

@@ -62,7 +62,8 @@ class APEXTeacher(GoldTeacher):
         listed = view.prompt
         told = [fact for fact in self.facts if f"\n- {one_line(fact.task)} {one_line(self.result(fact))}\n" in listed]
         if task == self.closing and len(told) == len(self.facts):
-            return f"{view.thought(self.conclusion())}<answer>{self.answer}</answer>"
+            thought = self.closing_thought() if view.examples else self.conclusion()
+            return f"{view.thought(thought)}<answer>{self.answer}</answer>"
         return next((f"<answer>{self.result(fact)}</answer>" for fact in told if fact.task == task), "")
 
     def _execute(self, view: View) -> str:
@@ -78,7 +79,7 @@ class APEXTeacher(GoldTeacher):
                 raise GiveUp(NOT_RETRIEVED)
             return "retrieve"
         shown = "\n".join(s.text for s in view.segments if s.kind == "env")
-        found = self.read(fact, shown)
+        found = self.read(fact, shown, cites=view.thinks_plainly)
         asked = view.last
         tried = sum(1 for s in view.segments if s.kind == "agent" and "<search>" in s.text)
         if "one word: yes or no" in asked:

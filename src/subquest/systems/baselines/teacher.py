@@ -11,7 +11,9 @@ from ...train.gold import NOTHING, QUERIES, GoldTeacher, View
 
 
 class SearchAgentTeacher(GoldTeacher):
-    """Search-R1 and AutoRefine: one context, one fact after the other."""
+    """Search-R1 and AutoRefine: one context. The full prompts say that the question itself is searched first, so
+    everything that its documents state is read before the next fact is looked for; with the compact ones it is one
+    fact after the other."""
 
     def __init__(self, question: Question, facts: list[Fact]) -> None:
         super().__init__(question, facts)
@@ -20,6 +22,8 @@ class SearchAgentTeacher(GoldTeacher):
 
     def reply(self, view: View) -> str:
         refines = "<refine>" in view.prompt
+        if view.examples:
+            return self._begin(view) if view.turn == 0 else self._go_on(view, refines)
         note = ""
         if view.turn == 0:
             note = f"<think>{' '.join(self.steps)}</think>"
@@ -39,14 +43,34 @@ class SearchAgentTeacher(GoldTeacher):
         shared = "" if self._tries else view.thought(self.shared(fact))
         return f"{note}{shared}<search>{query(fact, self._tries)}</search>"
 
+    def _begin(self, view: View) -> str:
+        needed = f"I need: {' '.join(self.steps)} " if len(self.facts) > 1 else ""
+        return f"{view.thought(f'{needed}I begin with the question.')}<search>{self.first_query()}</search>"
+
+    def _go_on(self, view: View, refines: bool) -> str:
+        read = " ".join(dict.fromkeys(found.cited for found in self.read_all(view.last))) or NOTHING
+        next_step, action = self._next()
+        if refines:
+            return f"<refine>{read}</refine>\n{view.thought(next_step)}{action}"
+        return f"{view.thought(f'{read} {next_step}'.strip())}{action}"
+
+    def _next(self) -> tuple[str, str]:
+        """What is thought before the next action, and the action."""
+        if self.looked_for():
+            fact, text = self.next_query()
+            if text:
+                return " ".join(filter(None, [self.shared(fact), f"Missing: {fact.task}"])), f"<search>{text}</search>"
+            return f"The searches did not bring it: {fact.task}", self.given()
+        return self.worked_out() or "Nothing is missing.", self.given()
+
 
 class RAGTeacher(GoldTeacher):
     def reply(self, view: View) -> str:
         shown = view.last.rpartition("Question:")[0]
         stated = not self.question.unanswerable and contains_answer(shown, self.question.answers)
-        if not stated and not {f.support for f in self.facts} <= titles_in(shown):
+        if not stated and not {f.support for f in self.facts} <= set(titles_in(shown)):
             self.not_retrieved()
-        return self.final(view)
+        return self.given() if view.examples else self.final(view)
 
 
 class DirectTeacher(GoldTeacher):
