@@ -1,8 +1,9 @@
-"""Compiles the search kernel into the wheel.
+"""Compiles the C code into the wheel: the search kernel, and the embedded model's for each kind of CPU.
 
 With a C compiler on the machine (or, failing that, the package `ziglang`, which pip then fetches for the build) the
-wheel holds `subquest/retrieval/_kernel.so` and is tagged for its platform. Where compiling fails the wheel is a plain
-Python one: it gives the same search results, slower. Editable installs compile into the user's cache on first use.
+wheel holds the shared libraries of `subquest/c_libraries.py` and is tagged for its platform. What does not compile is
+left out: it gives the same search results and answers, slower. Editable installs compile into the user's cache on first
+use.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
         if self.target_name != "wheel" or version == "editable":
             return
         self._scratch = Path(tempfile.mkdtemp())
-        library = self._scratch / "_kernel.so"
-        reason = self._compiler().compile_to(library, native=False)
-        if reason:
-            self.app.display_warning(f"the search kernel was not compiled, searches will be slower: {reason}")
+        for library in self._compiler().for_this_architecture():
+            target = self._scratch / library.shipped.name
+            if reason := library.compile(target):
+                self.app.display_warning(f"{library.source} was not compiled ({library.name}): {reason}")
+            else:
+                build_data["force_include"][str(target)] = f"subquest/{Path(library.source).parent}/{target.name}"
+        if not build_data["force_include"]:
             return
-        build_data["force_include"][str(library)] = "subquest/retrieval/_kernel.so"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
@@ -42,8 +45,8 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _compiler(self) -> ModuleType:
-        path = Path(self.root) / "src" / "subquest" / "retrieval" / "kernel_build.py"
-        spec = importlib.util.spec_from_file_location("kernel_build", path)
+        path = Path(self.root) / "src" / "subquest" / "c_libraries.py"
+        spec = importlib.util.spec_from_file_location("c_libraries", path)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from subquest import c_libraries
+from subquest.c_libraries import SEARCH
 from subquest.record import Document
-from subquest.retrieval import Index, kernel, kernel_build
+from subquest.retrieval import Index, kernel
 
 WORDS = ["planet", "moon", "orbit", "comet", "star", "probe", "launch", "crater", "tide", "eclipse"]
 DOCUMENTS = [
@@ -44,10 +44,10 @@ def test_plain_python_gives_the_same_index_and_hits(tmp_path: Path, monkeypatch:
 
 
 def test_no_compiler_is_said_and_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_build, "compilers", list)
-    assert "no C compiler" in kernel_build.compile_to(tmp_path / "k.so", native=True)
-    monkeypatch.setattr(kernel_build, "compilers", lambda: [["/bin/false"], ["/nonexistent/cc"]])
-    reason = kernel_build.compile_to(tmp_path / "k.so", native=True)
+    monkeypatch.setattr(c_libraries, "compilers", list)
+    assert "no C compiler" in SEARCH.compile(tmp_path / "k.so", "-march=native")
+    monkeypatch.setattr(c_libraries, "compilers", lambda: [["/bin/false"], ["/nonexistent/cc"]])
+    reason = SEARCH.compile(tmp_path / "k.so", "-march=native")
     assert "/bin/false" in reason
     assert "/nonexistent/cc" in reason
     assert list(tmp_path.iterdir()) == []
@@ -55,9 +55,9 @@ def test_no_compiler_is_said_and_survived(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_the_kernel_of_the_wheel_runs_anywhere(tmp_path: Path) -> None:
-    """Compiled without -march=native, as for the wheel, by the command the build runs."""
-    if not kernel_build.compilers():
+    """Compiled without -march=native, as for the wheel."""
+    if not c_libraries.compilers():
         pytest.skip("no compiler here")
     target = tmp_path / "_kernel.so"
-    subprocess.run([sys.executable, kernel_build.__file__, str(target)], check=True)
+    assert SEARCH.compile(target) == ""
     assert ctypes.CDLL(str(target)).sq_version() == kernel.VERSION

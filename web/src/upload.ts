@@ -5,7 +5,7 @@ import { bytes } from "./format";
 import type { About, FileInfo } from "./types";
 
 /** What the file chooser offers. */
-export const ACCEPTED = ".txt,.md,.rst,.log,.jsonl,.ndjson,.json,.csv,.tsv,.html,.htm,.pdf,.docx,.xlsx,.pptx,.zip,.gz";
+export const ACCEPTED = ".txt,.md,.rst,.log,.jsonl,.ndjson,.json,.csv,.tsv,.html,.htm,.pdf,.docx,.xlsx,.pptx,.eml,.zip,.gz";
 
 export interface Added {
   added: number;
@@ -57,21 +57,25 @@ export function names(files: File[]): string[] {
   });
 }
 
-/** Files one after the other; what cannot be read is told, unless that is all of them. */
-export async function upload(index: string, files: File[]): Promise<Added> {
+/** Files one after the other; what cannot be read is told, unless that is all of them: then it is the failure. */
+export async function upload(index: string, files: File[], ocr = false): Promise<Added & { scans: File[]; failure?: Error }> {
   const all: Added = { added: 0, updated: 0, problems: [] };
-  const failures: Error[] = [];
+  const failures = new Map<File, Error>();
   const called = names(files);
   for (const [i, file] of files.entries())
     try {
-      const { added, updated, problems } = await send(index, file, called[i]);
+      const { added, updated, problems } = await send(index, file, called[i], ocr);
       all.added += added;
       all.updated += updated;
       all.problems.push(...problems);
     } catch (error) {
-      failures.push(error as Error);
+      failures.set(file, error as Error);
     }
-  if (failures.length && failures.length === files.length) throw failures[0];
-  all.problems.push(...failures.map((failure) => failure.message));
-  return all;
+  const told = [...failures.values()];
+  const scans = files.filter((file) => isScan(failures.get(file)?.message ?? ""));
+  if (told.length && told.length === files.length) return { ...all, scans, failure: told[0]! };
+  return { ...all, problems: [...all.problems, ...told.map((failure) => failure.message)], scans };
 }
+
+/** Whether the server found no text in a file because its pages are pictures. */
+export const isScan = (told: string) => /a scan\b|no text on/i.test(told);

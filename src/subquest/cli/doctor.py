@@ -93,6 +93,7 @@ def _all_checks() -> list[Check]:
         _python(),
         settings,
         _llama_cpp(),
+        _model_kernel(),
         _model_file(),
         _larger_model(),
         _endpoint(config),
@@ -159,6 +160,16 @@ def _llama_cpp() -> Check:
         needs = "apt-get install libgomp1" if "libgomp" in str(error) else fix
         return Check("llama.cpp", False, f"runs the embedded model: {error}", needs)
     return Check("llama.cpp", True, f"runs the embedded model: {build} works", fix)
+
+
+def _model_kernel() -> Check:
+    try:
+        from ..engine.embedded.matmul import status
+
+        works, detail, fix = status()
+    except (SubquestError, ImportError):
+        return Check("model kernel", True, "not needed without llama.cpp")
+    return Check("model kernel", works, detail, fix)
 
 
 def _module(name: str, module: str, extra: str, use: str) -> Check:

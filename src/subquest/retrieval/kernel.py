@@ -42,18 +42,11 @@ def status() -> str:
 
 
 def _load() -> tuple[ctypes.CDLL | None, str]:
-    from .kernel_build import SHIPPED, cached_library, compile_to  # its imports cost start-up time
+    from ..c_libraries import SEARCH  # its imports cost start-up time
 
-    path = SHIPPED
-    if not path.exists():
-        path = cached_library()
-        if not path.exists():
-            try:
-                reason = compile_to(path, native=True)
-            except OSError as error:
-                reason = str(error)
-            if reason:
-                return None, reason
+    path, reason = SEARCH.ready("-march=native")
+    if reason:
+        return None, reason
     try:
         found = ctypes.CDLL(str(path))
         if found.sq_version() != VERSION:

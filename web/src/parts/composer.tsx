@@ -33,6 +33,7 @@ export function Composer(props: { about: About; after?: Turn; waiting?: boolean;
   const [style, setStyle] = useState("short");
   const [error, setError] = useState<Error>();
   const [uploading, setUploading] = useState("");
+  const [scans, setScans] = useState<File[]>([]);
   const box = useRef<HTMLTextAreaElement>(null);
   const once = useOnce();
   useEffect(() => {
@@ -69,14 +70,17 @@ export function Composer(props: { about: About; after?: Turn; waiting?: boolean;
     go(["ask", leader]);
   }
 
-  async function attach(files: File[]) {
+  async function attach(files: File[], ocr = false, into = "") {
     if (!files.length) return;
     setError(undefined);
+    setScans([]);
     setUploading(`Reading ${files.length === 1 ? files[0]!.name : `${files.length} files`}…`);
     try {
       const { indexes: taken } = await get<About>("/api/about"); // another tab may have made one since
-      const target = indexName(files, taken);
-      const { added, problems } = await upload(target, files);
+      const target = into || indexName(files, taken);
+      const { added, problems, scans: unread, failure } = await upload(target, files, ocr);
+      if (about.ocr && !ocr) setScans(unread);
+      if (failure) throw failure;
       props.onChange();
       setIndex(target);
       setUploading([`${plural(added, "passage")} read into the index ${target}.`, ...problems].join(" "));
@@ -128,6 +132,11 @@ export function Composer(props: { about: About; after?: Turn; waiting?: boolean;
           <button class="primary" type="submit" disabled={props.waiting} title={props.waiting ? "A follow-up needs the answer before it" : undefined}>Ask</button>
         </div>
         {uploading && <small class="told" role="status">{uploading}</small>}
+        {scans.length > 0 && (
+          <button class="quiet" type="button" onClick={() => void attach(scans, true, uploading ? index : "")}>
+            Read {scans.length === 1 ? scans[0]!.name : `${scans.length} scans`} with OCR
+          </button>
+        )}
       </form>
       {details && (
         <p class="answered-by">

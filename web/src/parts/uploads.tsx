@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { get } from "../api";
 import { bytes, count, percent, plural } from "../format";
 import type { FilePage } from "../types";
-import { names, send } from "../upload";
+import { isScan, names, send } from "../upload";
 
 interface Row {
   key: number;
@@ -77,7 +77,7 @@ export function Uploads(props: { uploading: Uploading; ocr: boolean; known: stri
             {row.state === "waiting" && <small>Waiting…</small>}
             {row.state === "sending" && <small>Sending… {percent(row.share)}</small>}
             {row.state === "reading" && <Reading index={row.index} known={props.known.includes(row.index)} />}
-            {row.state === "failed" && props.ocr && !row.ocr && /scan|no text on/.test(row.told) && (
+            {row.state === "failed" && props.ocr && !row.ocr && isScan(row.told) && (
               <button
                 class="quiet"
                 onClick={() => {

@@ -58,7 +58,8 @@ class EmbeddedEngine:
     a LoRA in GGUF form, or "default" for the one that ships with Subquest (none if none does). `context` is the longest
     context of one session; `cells` (by default twice that for the embedded model, just that for other files) is the
     size of the cache that all sessions share. `build` chooses where llama.cpp comes from. `save_prompts` keeps what the
-    model has read of roles' prompts on disk for later processes.
+    model has read of roles' prompts on disk for later processes. `cpu_kernel=False` computes with llama.cpp's own
+    kernels only (so does SUBQUEST_CPU_KERNEL=off).
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class EmbeddedEngine:
         cells: int | None = None,
         build: Build = "auto",
         save_prompts: bool = True,
+        cpu_kernel: bool = True,
     ) -> None:
         if context < 64 or (cells is not None and cells < context):
             raise UsageError(f"a context of {context} tokens in {cells} cells: use at least 64, and no fewer cells")
@@ -95,6 +97,7 @@ class EmbeddedEngine:
             sequences=SEQUENCES,
             batch=min(BATCH, room),
             threads=threads or usable_cores(),
+            cpu_kernel=cpu_kernel,
         )
         self.path = file
         self.adapter = lora
@@ -106,12 +109,19 @@ class EmbeddedEngine:
         self.format: ChatFormat = chat_format(model.template, bos=bos, eos=eos)
         self._base: EmbeddedEngine | None = None
         self._make_base: Callable[[], EmbeddedEngine] = partial(
-            EmbeddedEngine, path, threads=threads, context=context, cells=cells, build=build, save_prompts=save_prompts
+            EmbeddedEngine,
+            path,
+            threads=threads,
+            context=context,
+            cells=cells,
+            build=build,
+            save_prompts=save_prompts,
+            cpu_kernel=cpu_kernel,
         )
 
         def identity() -> str:
             files = [file_digest(file) for file in (weights, attached) if file is not None]
-            return " ".join([library.version, *files])
+            return " ".join([library.version, model.kernel, *files])
 
         self._scheduler: Scheduler | None = Scheduler(model, SavedPrompts(identity) if save_prompts else None)
         self._exit = weakref.finalize(self, Scheduler.stop, self._scheduler)

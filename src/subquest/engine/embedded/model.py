@@ -6,7 +6,7 @@ import ctypes as c
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from ...models.memory import check_memory
 from ...protocol import fence_tokens
 from ..gguf_file import CONTROL, USER_DEFINED, read_gguf_file, tokens_of_kind
 from .llama_cpp import Batch, Library
+from .matmul import Kernel, install, switched_off
 
 
 class Stretch(NamedTuple):
@@ -94,6 +95,8 @@ class Vocabulary:
 class Model:
     """Weights, an optional adapter, and one context of `cells` cache cells shared by up to `sequences` sequences.
 
+    `cpu_kernel` says whether products are computed by our kernel where it runs (`matmul`).
+
     After construction only one thread may call `step`, `copy` and `drop`; after `free` the latter two do nothing.
     """
 
@@ -107,8 +110,12 @@ class Model:
         sequences: int,
         batch: int,
         threads: int,
+        cpu_kernel: bool = True,
     ) -> None:
         self._calls = calls = library.calls
+        kernel = install(library)
+        self._kernel = kernel if isinstance(kernel, Kernel) else None
+        self._uses_kernel = cpu_kernel and not switched_off()
         self.path = path
         self.sequences = sequences
         self.batch = batch
@@ -120,6 +127,7 @@ class Model:
         check_memory(path.name, path.stat().st_size, cells)
         params = calls.llama_model_default_params()
         params.n_gpu_layers = 0
+        params.use_extra_bufts = not self.kernel  # our kernel takes weights as they stand in the file
         self._model = calls.llama_model_load_from_file(os.fsencode(path), params)
         if not self._model:
             raise EngineRefused(f"llama.cpp cannot load {path}: the file is damaged or its architecture is unknown")
@@ -166,6 +174,11 @@ class Model:
         )
 
     @property
+    def kernel(self) -> str:
+        """The name of our kernel; empty where llama.cpp uses its own."""
+        return self._kernel.name if self._kernel and self._uses_kernel else ""
+
+    @property
     def cell_bytes(self) -> int:
         """Bytes that the cache takes for one token: keys and values of every layer, in 16 bits."""
         layers, width, heads, kv_heads = (
@@ -194,7 +207,8 @@ class Model:
                 self._wanted[n - 1] = 1
                 rows.append(n - 1)
         self._batch.n_tokens = n
-        status = self._calls.llama_decode(self._context, self._batch)
+        with self._kernel.passes(self._uses_kernel) if self._kernel else nullcontext():
+            status = self._calls.llama_decode(self._context, self._batch)
         if status == 1:
             return None
         if status != 0:

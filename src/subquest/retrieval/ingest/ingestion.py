@@ -150,6 +150,8 @@ class _Ready:
 
     found: Found
     account: Account
+    stamp: tuple[int, int]
+    """Size and time of change when it was opened."""
     hash: str
     file: BinaryIO | None
     """None for an unchanged file."""
@@ -272,12 +274,13 @@ class _Run:
             self._lost(found, name, error)
             return None
         try:
+            stamp = _stamp(file)
             hash_ = digest(file)
             known = self._ledger.known(name)
             if known is not None and known.hash == hash_ and self._same(name, known):
                 file.close()
-                return _Ready(found, account, hash_, None, None, known)
-            return _Ready(found, account, hash_, file, self._files.start(file, name), None)
+                return _Ready(found, account, stamp, hash_, None, None, known)
+            return _Ready(found, account, stamp, hash_, file, self._files.start(file, name), None)
         except OSError as error:
             file.close()
             self._lost(found, name, error)
@@ -355,6 +358,8 @@ class _Run:
         if newer := self._newer.get(ready.account.name):
             how += _NEWER + newer
             note = note or f"an older version; {newer} supersedes it"
+        if ready.file is not None and _stamp(ready.file) != ready.stamp:
+            note = "it changed while it was read; add it again once it is complete"
         ready.account.result = Known(ready.hash, how, contents.passages, contents.empty_pages, note, wrong)
         if contents.wrong:
             self.report.broken += 1
@@ -396,6 +401,12 @@ class _Run:
             self._broken(name, known.wrong)
         elif known.note:
             self.report.notes.append(Problem(name, known.note))
+
+
+def _stamp(file: BinaryIO) -> tuple[int, int]:
+    """What changes with the content of a file."""
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
 
 
 def _note(contents: Contents) -> str:
