@@ -1,9 +1,10 @@
 """Tools that users bring, in the contexts of roles: how a model is told of them, and how its calls are carried out.
 
 A model calls one by a JSON object, `{"name": …, "arguments": {…}}`, in the tag `call`, or between the tokens of its
-system's dialect; an endpoint with native tool calls is given each tool as a function. The tag `tool_call` is read too,
-but nobody is asked to write it: in the vocabularies of many models it is one token, which some never learnt to write. Every call is an event, and its result is a document
-of the run: text from outside, fenced, cut to a length, and something that an answer can rest on.
+system's dialect; an endpoint with native tool calls is given each tool as a function. The tag `tool_call` is read
+too, but nobody is asked to write it: in the vocabularies of many models it is one token, which some never learnt to
+write. Every call is an event, and its result is a document of the run: text from outside, fenced, cut to a length,
+and something that an answer can rest on.
 """
 
 from __future__ import annotations
