@@ -91,15 +91,10 @@ def test_calls_in_the_tag_that_many_models_were_trained_on_are_read_too() -> Non
 
 
 @pytest.mark.parametrize("name", ["coda", "react", "search-r1"])
-def test_calls_are_among_the_worked_examples_right_before_the_task(name: str) -> None:
+def test_a_call_is_the_worked_example_before_the_task(name: str) -> None:
     """A small model does what the examples do, and all others search."""
-
-    def tide(harbour: str, day: int) -> str:
-        """When the water is highest in a harbour. Times are local."""
-        return "04:12"
-
-    asked = {}
-    for tools in ([], [population, tide]):
+    opened = {}
+    for tools in ([], [population]):
         engine = ScriptedEngine(
             {
                 "planner": [f"<task>{QUESTION}</task>", "<answer>x</answer>"],
@@ -109,17 +104,15 @@ def test_calls_are_among_the_worked_examples_right_before_the_task(name: str) ->
         )
         episode = registry.get(name)(engine, FakeSearch(), tools=tools, prompts="full").ask(QUESTION)
         role = "executor" if name == "coda" else "agent"
-        opened = (e.data for e in episode.events if e.kind == "open")
-        asked[bool(tools)] = next(data["prompt"] for data in opened if data["role"] == role)
-    plain, told = asked[False], asked[True]
-    assert [m["content"] for m in told[1:-5]] == [m["content"] for m in plain[1:-1]]
-    first, call_1, second, call_2, last = told[-5:]
-    assert last == plain[-1]
-    assert [m["role"] for m in told[-5:]] == ["user", "assistant"] * 2 + ["user"]
-    assert first["content"] == last["content"].replace(QUESTION, "The population of a town (town A1)?")
-    assert call_1["content"].endswith('<call>{"name": "population", "arguments": {"town": "A1"}}</call>')
-    assert "When the water is highest in a harbour (harbour A1, day 3)?" in second["content"]
-    assert call_2["content"].endswith('<call>{"name": "tide", "arguments": {"harbour": "A1", "day": 3}}</call>')
+        opened[len(tools)] = next(
+            e.data["prompt"] for e in episode.events if e.kind == "open" and e.data["role"] == role
+        )
+    *before, task = opened[0]
+    _, *told, asked, written, last = opened[1]
+    assert (told, last) == (before[1:], task)
+    assert (asked["role"], written["role"]) == ("user", "assistant")
+    assert asked["content"] == task["content"].replace(QUESTION, "The population of a town (town A1)?")
+    assert written["content"].endswith('<call>{"name": "population", "arguments": {"town": "A1"}}</call>')
 
 
 def test_without_tools_nobody_is_told_of_them_and_a_call_is_no_action() -> None:

@@ -44,8 +44,6 @@ _CHARACTERS = 20_000
 _LISTED = 8000
 """Characters of a prompt that describe tools."""
 _LEAST = 60
-_WORKED = 3
-"""Tools whose call is shown as a worked example."""
 
 
 class Form(NamedTuple):
@@ -125,16 +123,18 @@ class GivenTools:
         return self._with(messages, text if searches else f"{text}\n{prompts.text('given_tools_only')}")
 
     def _worked(self, messages: Sequence[Message], prompts: Prompts, form: Form, task: str) -> Sequence[Message]:
-        """The messages with a call of each of the first tools before the task, if they hold other worked examples."""
+        """The messages with a call of the first tool before the task, if they hold other worked examples.
+
+        With a call of every tool, a small model calls tools that do not exist for what it should search.
+        """
         *before, last = messages
         if task not in last.content or not any(message.role == "assistant" for message in before):
             return messages
-        shown = []
-        for tool in list(self.tools.values())[:_WORKED]:
-            thought = prompts.text("given_tools_call", tool=tool.name)
-            shown.append(replace(last, content=last.content.replace(task, tool.asked())))
-            shown.append(Message("assistant", f"{thought}\n{form.opening}{tool.example()}{form.closing}"))
-        return [*before, *shown, last]
+        tool = next(iter(self.tools.values()))
+        asked = replace(last, content=last.content.replace(task, tool.asked()))
+        thought = prompts.text("given_tools_call", tool=tool.name)
+        call = Message("assistant", f"{thought}\n{form.opening}{tool.example()}{form.closing}")
+        return [*before, asked, call, last]
 
     def planned(self, messages: Sequence[Message], prompts: Prompts) -> list[Message]:
         """The opening of a role that hands tasks to those who may call them."""
