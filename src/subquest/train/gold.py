@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
+from ..data.gold_plans import REFERENCE
 from ..errors import EngineRefused
 from ..record import Episode, Question, Segment
 from ..systems import registry
 from .conclusions import conclusion, in_both, worked_out
-from .facts import REFERENCE, Fact, Found, facts_of, in_order, plan_of, query, read
+from .facts import Fact, Found, facts_of, in_order, plan_of, query, read
 
 QUERIES = 2
 """Queries a teacher tries for one fact."""
