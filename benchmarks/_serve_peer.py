@@ -8,6 +8,7 @@ of them warms each server up and is not counted.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import signal
@@ -88,6 +89,9 @@ def _write(shape: str, folder: Path, device: str) -> None:
     folder.mkdir()
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     write_model(random_source(shape, tokenizer(), torch.device(device), dtype), folder)
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()  # the servers need the memory
 
 
 def _measured(

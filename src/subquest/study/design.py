@@ -260,8 +260,8 @@ class Study(Record):
 
     def asked_of(self, variant: Variant) -> tuple[str, ...]:
         """The same, with the questions whose episodes are read."""
-        read = () if variant.oracle else tuple(s.name for s in self.sources.values() if s.episodes)
-        return self.sources_of(variant) + read
+        read = [] if variant.oracle else [s.name for s in self.sources.values() if s.episodes]
+        return tuple(dict.fromkeys([*self.sources_of(variant), *read]))
 
     def set_of(self, source: str) -> str:
         """The source by the name that tables and the papers' numbers have."""
