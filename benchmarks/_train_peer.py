@@ -94,7 +94,7 @@ def compare(
         source = _source(shape, model, device, dtype)
         questions = _questions(2 * size.questions, size.prompt_words)
         if not model:
-            _write(source, folder)
+            write_model(source, folder)
         prompts = _prompts(source, questions)
         window = _window(source, prompts, size)
         task = {
@@ -138,7 +138,7 @@ def _source(shape: str, model: str | None, device: torch.device, dtype: torch.dt
     return random_source(shape, tokenizer(), device, dtype)
 
 
-def _write(source: Source, folder: Path) -> None:
+def write_model(source: Source, folder: Path) -> None:
     """The model as a folder that TRL and vLLM can load."""
     from safetensors.torch import save_file
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from subquest.train import logprobs
 from subquest.train.logprobs import token_logprobs
 
 
@@ -39,6 +40,16 @@ def chunked_with_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Ten
     return out.logprobs + 0.01 * out.entropy
 
 
+def by_kernels(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The same with the Triton kernels (`train/logprob_kernels.py`), in both directions."""
+
+    def with_kernels(*inputs: Tensor) -> Tensor:
+        logprobs.KERNELS = True
+        return call(*inputs)
+
+    return with_kernels
+
+
 def measure(
     call: Callable[..., Tensor], hidden: Tensor, weight: Tensor, targets: Tensor, repeats: int
 ) -> dict[str, float]:
@@ -57,6 +68,7 @@ def measure(
         if cuda:
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
+        logprobs.KERNELS = False
     out = {"seconds": min(times)}
     if cuda:
         out["peak_mb"] = (torch.cuda.max_memory_allocated() - base) / 1e6
@@ -73,6 +85,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--width", type=int, default=576)
     parser.add_argument("--vocabulary", type=int, default=49_152)
     parser.add_argument("--repeats", type=int, default=5 if cuda else 2)
+    parser.add_argument("--frozen", action="store_true", help="the output layer has no gradient, as with LoRA")
     args = parser.parse_args(argv)
     torch.manual_seed(0)
     half = torch.bfloat16 if args.device == "cuda" else torch.float32
@@ -89,19 +102,26 @@ def main(argv: list[str]) -> dict[str, Any]:
         "plain": plain,
         "cross_entropy": cross_entropy,
     }
-    print(f"{'':<16} {'seconds':>9} {'peak MB':>9} {'error':>9}", file=sys.stderr)
+    if args.device == "cuda":
+        calls |= {f"{name}, kernels": by_kernels(calls[name]) for name in ("chunked", "chunked+entropy")}
+    if args.frozen:
+        weight.requires_grad_(False)
+    print(f"{'':<24} {'seconds':>9} {'peak MB':>9} {'error':>9}", file=sys.stderr)
     for name, call in calls.items():
         result = measure(call, hidden, weight, targets, args.repeats)
-        if name != "chunked+entropy":
+        if "entropy" not in name.removeprefix("cross_entropy"):
             with torch.no_grad():
                 result["error"] = float((call(hidden[some], weight, targets[some]).double() - exact).abs().max())
         figures[name] = result
         print(
-            f"{name:<16} {result['seconds']:>9.4f} {result.get('peak_mb', float('nan')):>9.0f} "
+            f"{name:<24} {result['seconds']:>9.4f} {result.get('peak_mb', float('nan')):>9.0f} "
             f"{result.get('error', float('nan')):>9.1e}",
             file=sys.stderr,
         )
     ratios = {"time_over_plain": figures["chunked"]["seconds"] / figures["plain"]["seconds"]}
+    for name in ("chunked", "chunked+entropy"):
+        if f"{name}, kernels" in figures:
+            ratios[f"{name}, torch / kernels"] = figures[name]["seconds"] / figures[f"{name}, kernels"]["seconds"]
     if "peak_mb" in figures["chunked"]:
         ratios["memory_under_plain"] = figures["plain"]["peak_mb"] / figures["chunked"]["peak_mb"]
     return {"name": "logprobs", "figures": figures, "ratios": ratios}

@@ -75,6 +75,8 @@ class Bench:
         self.clock = time.perf_counter if self.gpu else time.process_time
         """On a CPU, which others may be using too, CPU-seconds of this process."""
         self.rollouts = 8
+        self.batches: Sequence[int] = ()
+        self.contexts: Sequence[int] = ()
         self.file: Path | None = None
         self.figures: dict[str, Any] = {}
         self.ratios: dict[str, float] = {}
@@ -89,9 +91,10 @@ class Bench:
         self.figures["bandwidth_TB_s"] = limit / 1e12
         say(f"copy bandwidth {limit / 1e12:.2f} TB/s")
         contexts: Sequence[int] = CONTEXTS[1:2] if self.quick else CONTEXTS
-        batches = ((1, 384) if self.quick else BATCHES) if self.gpu else (1, 8, 32)
+        batches: Sequence[int] = ((1, 384) if self.quick else BATCHES) if self.gpu else (1, 8, 32)
         if not self.gpu:
             contexts = (256, 700)
+        contexts, batches = self.contexts or contexts, self.batches or batches
         architecture = self.source.architecture
         weights = sum(t.numel() for n, t in self.source.state.items() if n != "lm_head.weight") * self.dtype.itemsize
         for context in contexts:
@@ -344,6 +347,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--questions", type=int, help="questions of a whole rollout")
     parser.add_argument("--rollouts", type=int, default=8, help="rollouts of each question")
     parser.add_argument("--runs", type=int, default=2, help="runs of each engine that are measured beside a peer")
+    parser.add_argument("--batches", type=int, nargs="+", default=[], help="batches of the decode table")
+    parser.add_argument("--contexts", type=int, nargs="+", default=[], help="contexts of the decode table")
     parser.add_argument("--plot", type=Path, help="write the decode table as an SVG")
     parser.add_argument("--save", type=Path, help="keep the results so far in this file, after each part")
     arguments = parser.parse_args(argv)
@@ -359,6 +364,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     source = load(arguments.model) if arguments.model else _random(arguments.shape, device)
     bench = Bench(source, device, quick=arguments.quick)
     bench.rollouts, bench.file = arguments.rollouts, arguments.save
+    bench.batches, bench.contexts = arguments.batches, arguments.contexts
     for part in PARTS:
         if part in arguments.only.split(","):
             start = time.perf_counter()

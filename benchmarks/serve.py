@@ -13,6 +13,11 @@ Each way is measured in rounds that take turns, and the median round counts, bec
 minute to the next. The peer runs in an environment of its own: pip install fastapi uvicorn, and this package.
 
 Then many followers of one running episode, each of which must receive every event, in order.
+
+    subquest bench serve --peer vllm --shape 1.5b --peer-path FOLDER
+
+compares whole answers instead (`_serve_peer.py`): 256 questions at once through `subquest serve --model torch:…`, and
+through the same server on a vLLM endpoint, which is started from FOLDER, or runs already (`--peer-url`).
 """
 
 from __future__ import annotations
@@ -99,11 +104,48 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--clients", type=int, default=64, help="requests at a time")
     parser.add_argument("--streams", type=int, default=200, help="event streams at a time")
     parser.add_argument("--peer-python", help="an environment with fastapi; without it the peer is left out")
+    _add_peer_options(parser)
     args = parser.parse_args(argv)
+    if args.peer:
+        return _beside_vllm(args)
     if shutil.which("wrk") is None:
         sys.exit("bench serve needs wrk (Debian: apt install wrk)")
     with tempfile.TemporaryDirectory() as folder:
         return _measure(args, Path(folder))
+
+
+def _add_peer_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--peer", choices=("vllm",), help="compare whole answers with this server, and nothing else")
+    parser.add_argument("--peer-path", default="", help="where vLLM's packages are, as PYTHONPATH takes it")
+    parser.add_argument("--peer-url", default="", help="a vLLM endpoint that runs already, http://HOST:8000/v1")
+    parser.add_argument("--peer-seconds", type=float, default=600, help="the longest wait for a start or an answer")
+    parser.add_argument("--peer-logs", type=Path, help="an existing folder for the servers' logs")
+    parser.add_argument("--model", default="", help="a folder with safetensors; random weights where empty")
+    parser.add_argument("--shape", default="1.5b", help="the shape of random weights")
+    parser.add_argument("--questions", type=int, default=256, help="questions at a time, beside a peer")
+    parser.add_argument("--system", default="coda", help="who answers, beside a peer")
+    parser.add_argument("--max-tokens", type=int, default=160, help="tokens of a turn, beside a peer")
+    parser.add_argument("--max-turns", type=int, default=4, help="turns of a context, beside a peer")
+    parser.add_argument("--articles", type=int, default=300, help="articles that are searched, beside a peer")
+
+
+def _beside_vllm(args: argparse.Namespace) -> dict[str, Any]:
+    import torch
+
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    from _serve_peer import Load, compare
+
+    return compare(
+        shape=args.shape,
+        model=args.model,
+        path=args.peer_path,
+        url=args.peer_url,
+        device="cuda" if torch.cuda.is_available() else "cpu",
+        load=Load(args.questions, args.system, args.max_tokens, args.max_turns, args.articles),
+        seconds=args.peer_seconds,
+        logs=args.peer_logs,
+        say=lambda *words: print(*words, file=sys.stderr, flush=True),
+    )
 
 
 def _measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from subquest.record import Episode, Question
 from subquest.rewards import Reward, shared
 from subquest.rewards import load as load_reward
 from subquest.systems.registry import get
+from subquest.train import logprobs
 from subquest.train.advantage import trajectory_advantages
 from subquest.train.batch import Rollout
 from subquest.train.components import load_source, make_engine, make_policy, make_system
@@ -52,7 +53,7 @@ from subquest.train.run import TrainRun
 PARTS = ("step", "update", "trl")
 TRIAL_SECONDS = 60.0
 """A PECO step of 48 × 8 with lock-step `generate` and full fine-tuning, timed on an H200 before this code existed."""
-PHASES = ("rollout", "reward", "update", "sync")
+PHASES = ("rollout", "reward", "update", "waiting", "sync")
 
 
 def say(*words: object) -> None:
@@ -97,10 +98,25 @@ class Bench:
             data=(DataPart(f"world:seed=201,articles={args.articles},questions={8 * args.questions}"),),
             loss="coda",
             advantage="coda",
-            rollout=RolloutPart(args.questions, args.group, max_tokens=args.max_tokens, concurrency=args.concurrency),
-            optimiser=OptimiserPart(steps=args.steps + 1, learning_rate=1e-6, micro_tokens=args.micro_tokens),
+            rollout=RolloutPart(
+                args.questions,
+                args.group,
+                max_tokens=args.max_tokens,
+                concurrency=args.concurrency,
+                overlap=args.overlap,
+                ahead=args.ahead,
+            ),
+            optimiser=OptimiserPart(
+                steps=args.steps + 1,
+                learning_rate=1e-6,
+                micro_tokens=args.micro_tokens,
+                minibatches=args.minibatches,
+                skip_flat=args.skip_flat,
+            ),
             guards=GuardPart(),
+            checkpoint_every=1000,
         )
+        logprobs.KERNELS = args.kernels
 
     def step(self) -> None:
         """Whole steps of PECO; the first one, which captures graphs, is reported separately."""
@@ -116,25 +132,30 @@ class Bench:
             run = TrainRun(Path(folder) / "run", recipe)
             trainer = RLTrainer(run, policy, engine, system, system, Stream(material.questions, 0), (), self.kept)
             steps: list[dict[str, float]] = []
-            for number in range(recipe.optimiser.steps):
-                figures, _ = asyncio.run(trainer.one_step())
-                steps.append(figures)
-                times = ", ".join(f"{p} {figures[f'seconds_{p}']:.2f}" for p in PHASES)
-                say(
-                    f"step {number}: {figures['seconds']:.2f} s ({times}); {figures['packed']:.0f} tokens packed,"
-                    f" {figures['completion_tokens']:.0f} written, {figures['tasks']:.2f} tasks, reward"
-                    f" {figures['reward']:.2f}, em {figures['em']:.2f}"
-                )
-            asyncio.run(engine.close())
+
+            async def train(trainer: RLTrainer) -> None:
+                for number in range(recipe.optimiser.steps):
+                    figures, _ = await trainer.one_step()
+                    steps.append(figures)
+                    times = ", ".join(f"{p} {figures.get(f'seconds_{p}', 0.0):.2f}" for p in PHASES)
+                    say(
+                        f"step {number}: {figures['seconds']:.2f} s ({times}); {figures['packed']:.0f} tokens packed,"
+                        f" {figures['tokens_s_update']:,.0f} a second, {figures['completion_tokens']:.0f} written,"
+                        f" {figures['tokens_s_rollout']:,.0f} a second, {figures.get('older', 0.0):.0%} by older"
+                        f" weights, {figures['tasks']:.2f} tasks, reward {figures['reward']:.2f}"
+                    )
+                await trainer.engine.close()
+
+            asyncio.run(train(trainer))
             search.close()
             run.close()
         steady = steps[1:]
-        middle = {name: statistics.median(s[name] for s in steady) for name in steady[0]}
+        middle = {name: statistics.median(s.get(name, 0.0) for s in steady) for name in steady[0]}
         seconds = middle["seconds"]
         self.figures["first_step_s"] = steps[0]["seconds"]
         self.figures["step_s"] = seconds
-        self.figures["phase_s"] = {p: middle[f"seconds_{p}"] for p in PHASES}
-        self.figures["share"] = {p: middle[f"seconds_{p}"] / seconds for p in PHASES}
+        self.figures["phase_s"] = {p: middle.get(f"seconds_{p}", 0.0) for p in PHASES}
+        self.figures["share"] = {p: took / seconds for p, took in self.figures["phase_s"].items()}
         self.figures["tokens"] = {"packed": middle["packed"], "written": middle["completion_tokens"]}
         self.figures["rollouts"] = recipe.rollout.questions * recipe.rollout.group
         say(f"a step of {recipe.rollout.questions} × {recipe.rollout.group}: {seconds:.2f} s, shares "
@@ -299,6 +320,11 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--max-tokens", type=int, default=160)
     parser.add_argument("--concurrency", type=int, default=384)
     parser.add_argument("--micro-tokens", type=int, default=65_536)
+    parser.add_argument("--minibatches", type=int, default=1)
+    parser.add_argument("--skip-flat", action="store_true", help="as recipes/qwen-1.5b/peco.toml has it")
+    parser.add_argument("--overlap", action="store_true", help="roll out the next step during the update")
+    parser.add_argument("--ahead", type=float, default=0.0, help="fill the tail of a step (rollout.ahead)")
+    parser.add_argument("--kernels", action="store_true", help="log-probs by Triton kernels (train/logprob_kernels.py)")
     parser.add_argument("--padded-tokens", type=int, default=32_768, help="tokens of a padded micro-batch")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--trl", default=f"{tempfile.gettempdir()}/subquest-parity/trl/bin/python")

@@ -1,4 +1,4 @@
-"""`bench rollout --peer vllm` and `bench train --peer trl`: our side for real, the peers' libraries acted.
+"""The benchmarks beside vLLM and TRL (`bench rollout`, `train`, `serve` with `--peer`): ours for real, the peers acted.
 
 The peers need a GPU and packages that are not here. A folder on `--peer-path` holds modules with their names: what
 is tested is that both sides do the same work, and that a peer that fails is named.
@@ -12,6 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from subquest.errors import OutsideError
+
+from .docs.endpoint import endpoint
 
 pytestmark = pytest.mark.slow
 VLLM = {
@@ -97,3 +101,33 @@ def test_trl_that_is_missing_is_named(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "TRL with vllm ended: ModuleNotFoundError" in done.stderr
     assert "no peer could be started" in done.stderr.splitlines()[-1]
+
+
+def test_questions_under_load_on_torch_and_on_an_endpoint(tmp_path: Path) -> None:
+    """A stand-in for vLLM: both servers are real, ask the same questions and count every answer."""
+    size = ("--shape", "tiny", "--questions", "4", "--articles", "160", "--max-tokens", "8", "--max-turns", "2")
+    with endpoint() as url:
+        done = bench("serve", "--peer", "vllm", *size, "--peer-url", url, "--peer-logs", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    ours, theirs = found["figures"]["ours"], found["figures"]["vllm"]
+    for row in (ours, theirs):
+        assert row["per_minute"] == pytest.approx(4 * 60 / row["seconds"])
+        assert 0 < row["p50_s"] <= row["p95_s"] <= row["seconds"]
+        assert row["tokens_a_question"] > 0
+    assert list(found["ratios"].values()) == [
+        pytest.approx(ours["per_minute"] / theirs["per_minute"]),
+        pytest.approx(theirs["p95_s"] / ours["p95_s"]),
+    ]
+    assert "Subquest is at" in (tmp_path / "serve-ours.log").read_text()
+
+
+def test_vllm_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    from _serve_peer import vllm  # type: ignore[import-not-found]
+
+    with (
+        pytest.raises(OutsideError, match=r"vllm.entrypoints.openai.api_server .*did not start: .*No module named"),
+        vllm(tmp_path, "", tmp_path / "vllm.log", 60.0),
+    ):
+        raise AssertionError("it has no packages")

@@ -25,6 +25,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 12, 40
 _PANEL = (320, 240)
 _LINE = 13
 """Height of a line of text."""
+_NAME = 24
+"""Letters of a row's name."""
 
 
 class Point(NamedTuple):
@@ -153,7 +155,7 @@ def whiskers(rows: Sequence[Whisker], *, axis: str, size: int = 480, names: int 
     )
     for at, row in enumerate(rows):
         y = top + step * at + step / 2
-        name = row.name if len(row.name) <= 24 else row.name[:23] + "…"
+        name = row.name if len(row.name) <= _NAME else row.name[: _NAME - 1] + "…"
         parts.append(f'<text x="{names - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(name)}</text>')
         parts.append(
             f'<g class="c{row.colour % len(COLOURS)}"><title>{escape(row.name)}: {row.mean:.3f} '
@@ -163,6 +165,14 @@ def whiskers(rows: Sequence[Whisker], *, axis: str, size: int = 480, names: int 
         )
         parts.append(f'<text x="{size - 34}" y="{y + 4:.1f}">{row.mean:.3f}{escape(row.mark)}</text>')
     return _svg(parts, (size, height), axis)
+
+
+def whisker_picture(title: str, rows: Sequence[Whisker]) -> str:
+    """`whiskers` as a stand-alone file."""
+    longest = max(len(row.name) for row in rows)
+    drawn = whiskers(rows, axis=title, size=640, names=40 + 6 * min(longest, _NAME))
+    head, _, rest = drawn.partition(">")
+    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{rest}\n'
 
 
 class _Scale(NamedTuple):

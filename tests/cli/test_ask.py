@@ -265,6 +265,21 @@ def test_a_model_that_writes_prose_brings_a_suggestion(place: Path, capsys: pyte
     assert "prose" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("system", ["coda", "decor", "apex", "hira", "search-r1", "react-tools"])
+def test_an_endpoint_that_only_writes_prose_brings_a_suggestion(
+    system: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ..docs.endpoint import Reader, endpoint
+
+    monkeypatch.setattr(Reader, "reply", lambda *_: "I believe that it was somewhere in the north.")
+    asked = ["ask", "Where was the designer of the Orvane Bridge born?", "--index", "docs.sq", "--quiet"]
+    with endpoint() as url:
+        main([*asked, "--system", system, "--model", f"openai:my-model@{url}"])
+    said = capsys.readouterr().err
+    assert "the model wrote prose in place of an action" in said
+    assert "try --protocol tools (if the endpoint has tool calls) or --prompts compact or a larger --model" in said
+
+
 def test_tool_calls_are_suggested_for_endpoints(place: Path) -> None:
     from msgspec.structs import replace
 
@@ -332,6 +347,7 @@ def test_a_calibration_beside_an_adapter_is_found_and_holds_for_no_other(
         assert found is not None
         assert found.measured is not None
         assert (found.measured.data, found.measured.n) == (("dev",), 24)
+        assert found.find("direct", "the same weights on another engine") is not None
     assert own_calibration(f"gguf:{adapter}", None) is not None, "or of a model without an adapter"
     assert own_calibration("openai:gpt-5", str(adapter)) is None
     assert own_calibration("embedded", "none") is None

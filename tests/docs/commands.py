@@ -76,7 +76,7 @@ NOT_RUN = {
     "python -m verl.*": "needs verl and eight GPUs; tests/train/test_verl.py",
     "*python3 benchmarks/*": "minutes of an idle machine",
     "subquest bench *": "minutes of an idle machine; tests/test_benchmark_*.py run small ones",
-    "subquest study claims*": "hours of a GPU; tests/study",
+    "subquest study claims*": "hours of a GPU; tests/study/test_claims_pages.py runs them on a tiny model",
     "subquest * --system scout/*": "tests/test_contributing.py",
     "subquest train scout/*": "tests/test_contributing.py",
     "subquest ask * --system notes.py:Notes *": "tests/systems/test_docs_example.py",

@@ -122,6 +122,13 @@ async def test_slow_answers_run_into_the_time_out() -> None:
                 await ask(engine_at(server, stream=stream, timeout=0.2, retries=0))
 
 
+async def test_a_request_that_took_all_its_time_is_repeated_once() -> None:
+    async with Loopback(Answer(chat("late"), delay=5.0)) as server:
+        with pytest.raises(EngineUnavailable, match=r"set `timeout` under \[engine\].* \(tried 2 times\)"):
+            await ask(engine_at(server, timeout=0.2, retries=5))
+        assert len(server.posts) == 2
+
+
 async def test_nobody_listens() -> None:
     async with Loopback(chat("x")) as server:
         url = server.url

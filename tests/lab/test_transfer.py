@@ -1,76 +1,59 @@
-"""Results and adapters are restored as they were packed, within the sizes that may be copied."""
+"""What is copied between machines: pieces of limited size, in the order of their worth."""
 
 import json
-import os
+import lzma
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
-import torch
-from safetensors.torch import save_file
-from transfer import expand, pack, squeeze, unpack_adapters, unpack_results
+from transfer import pack, unpack
 
 
-def adapter(folder: Path, seed: int, *, moved: float = 0.0) -> Path:
-    """LoRA matrices as a short training leaves them: those of the start, a little off."""
-    base = torch.randn(64, 256, generator=torch.Generator().manual_seed(0))
-    noise = torch.randn(64, 256, generator=torch.Generator().manual_seed(seed))
-    folder.mkdir(parents=True)
-    save_file({"a.lora_A.weight": (base + moved * noise).to(torch.bfloat16)}, folder / "adapter_model.safetensors")
-    (folder / "adapter_config.json").write_text(json.dumps({"r": 16, "seed": seed}))
-    return folder
+def write(place: Path, content: bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(content)
 
 
-def test_a_difference_is_smaller_and_comes_out_bit_for_bit(tmp_path: Path) -> None:
-    start = adapter(tmp_path / "start", 0)
-    trained = (adapter(tmp_path / "trained", 1, moved=0.01) / "adapter_model.safetensors").read_bytes()
-    base = (start / "adapter_model.safetensors").read_bytes()
-    packed = squeeze(trained, base)
-    assert expand(packed, base) == trained
-    assert len(packed) < 0.7 * len(trained)
-    assert len(squeeze(trained, b"")) > len(packed)
-    assert expand(squeeze(b"odd", b"longer"), b"longer") == b"odd"
+def result(units: dict[str, int], stamp: str = "a") -> bytes:
+    return lzma.compress(json.dumps({"stamp": stamp, "units": units}).encode())
 
 
-def test_a_parcel_brings_adapters_and_results(tmp_path: Path) -> None:
-    trained = {name: adapter(tmp_path / "runs" / name / "adapter", n, moved=0.01) for n, name in enumerate("xab")}
-    results = tmp_path / "results"
-    results.mkdir()
-    (results / "coda@none.json.xz").write_bytes(b"scores")
-    assert pack(tmp_path / "out", results, trained, "x") == []
-    names = sorted(f.name for f in (tmp_path / "out").iterdir())
-    assert names == ["claims-adapters-1.tar", "claims-results.tar", "claims-start.tar"]
-    assert unpack_results(tmp_path / "out", tmp_path / "there") == 1
-    assert (tmp_path / "there" / "coda@none.json.xz").read_bytes() == b"scores"
-    assert unpack_adapters(tmp_path / "out", tmp_path / "bare") == ["x", "a", "b"]
-    for name, place in trained.items():
-        found = tmp_path / "bare" / name / "adapter"
-        for file in ("adapter_model.safetensors", "adapter_config.json"):
-            assert (found / file).read_bytes() == (place / file).read_bytes()
-    assert unpack_adapters(tmp_path / "out", tmp_path / "bare") == []  # they are there
+def units_of(place: Path) -> dict[str, int]:
+    return json.loads(lzma.decompress(place.read_bytes()))["units"]
 
 
-def test_older_results_do_not_replace_newer_ones(tmp_path: Path) -> None:
-    results = tmp_path / "results"
-    results.mkdir()
-    file = results / "coda@none.json.xz"
-    file.write_bytes(b"old")
-    os.utime(file, (1_000_000, 1_000_000))
-    pack(tmp_path / "out", results, {})
-    file.write_bytes(b"new")
-    assert unpack_results(tmp_path / "out", results) == 0
-    assert file.read_bytes() == b"new"
+@pytest.fixture
+def packed(tmp_path: Path) -> Path:
+    write(tmp_path / "results" / "rag@none.json.xz", result({"world-1": 1}))
+    write(tmp_path / "results" / "episodes" / "rag@none.jsonl", b'{"id": 1}\n')
+    write(tmp_path / "runs" / "peco-1" / "adapter" / "adapter_model.safetensors", bytes(range(256)) * 200)
+    write(tmp_path / "runs" / "decor-2" / "checkpoints" / "step-000004" / "state.json", b"{}" * 20_000)
+    folders = [(f"{name}", tmp_path / "runs" / name) for name in ("peco-1/adapter", "decor-2/checkpoints/step-000004")]
+    assert pack(tmp_path / "out", tmp_path / "results", folders, size=20_000) > 3
+    return tmp_path / "out"
 
 
-def test_what_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = {name: adapter(tmp_path / "runs" / name, n, moved=0.01) for n, name in enumerate("xabc")}
-    whole, some = ((trained[name] / "adapter_model.safetensors").read_bytes() for name in "xa")
-    size = len(squeeze(some, whole))
-    monkeypatch.setattr("transfer.FILE", int(1.5 * size))
-    monkeypatch.setattr("transfer.FILES", 4)
-    (tmp_path / "results").mkdir()
-    assert pack(tmp_path / "out", tmp_path / "results", trained, "x") == ["c"]
-    assert len(list((tmp_path / "out").iterdir())) == 4
-    assert all(f.stat().st_size < len(whole) + 20_000 for f in (tmp_path / "out").iterdir())
+def test_everything_comes_back(packed: Path, tmp_path: Path) -> None:
+    assert all(file.stat().st_size <= 20_000 for file in packed.iterdir())
+    assert unpack(packed, tmp_path / "there" / "results", tmp_path / "there" / "runs") == 4
+    for name in ("results/rag@none.json.xz", "results/episodes/rag@none.jsonl"):
+        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / name).read_bytes()
+    for file in (f for f in (tmp_path / "runs").rglob("*") if f.is_file()):
+        assert (tmp_path / "there" / file.relative_to(tmp_path)).read_bytes() == file.read_bytes()
+
+
+def test_the_first_pieces_are_useful_without_the_last(packed: Path, tmp_path: Path) -> None:
+    for piece in sorted(packed.iterdir())[2:]:
+        piece.unlink()
+    assert unpack(packed, tmp_path / "there" / "results", tmp_path / "there" / "runs") == 2
+    assert units_of(tmp_path / "there" / "results" / "rag@none.json.xz") == {"world-1": 1}
+    assert not (tmp_path / "there" / "runs").exists()
+
+
+def test_results_of_the_same_measurement_are_put_together(packed: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    write(there / "rag@none.json.xz", result({"world-2": 2}))
+    unpack(packed, there, tmp_path / "runs-there")
+    assert units_of(there / "rag@none.json.xz") == {"world-1": 1, "world-2": 2}
+    write(there / "rag@none.json.xz", result({"world-2": 2}, stamp="of other weights"))
+    unpack(packed, there, tmp_path / "runs-there")
+    assert units_of(there / "rag@none.json.xz") == {"world-1": 1}

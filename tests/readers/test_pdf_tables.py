@@ -69,3 +69,17 @@ def test_two_lines_with_a_gap_are_no_table() -> None:
 
 def test_a_page_without_text_is_an_empty_part() -> None:
     assert [(part.text, dict(part.place)) for part in read()] == [("", {"page": 1})]
+
+
+@pytest.mark.parametrize(
+    ("above", "called"),
+    [
+        ("Emergency calls", "Emergency calls"),
+        ("Table 2. Calls by site.", "Table 2. Calls by site."),
+        ("See below.", ""),
+    ],
+)
+def test_a_table_is_called_what_the_line_above_it_says(above: str, called: str) -> None:
+    parts = read((60, 740, "We answer all calls."), (60, 720, above), *grid(700, TABLE, [60, 220, 380]))
+    *_, rows = Passages("a.pdf").of_parts(parts)
+    assert rows.title == " > ".join(filter(None, ["a.pdf", called]))

@@ -254,3 +254,19 @@ def test_rules_around_prose_are_no_front_matter() -> None:
 )
 def test_signs_that_close_a_heading_are_not_its_words(line: str, words: str) -> None:
     assert next(split(f"{line}They fly.\n")).heading == words
+
+
+def test_rows_carry_what_their_table_is_called() -> None:
+    rows = [["Winter timetable"], ["Line", "First bus"], ["7", "05:40"], ["9", "06:10"]]
+    parts = [row_of(cells, {"sheet": "Buses", "row": n}) for n, cells in enumerate(rows, 1)]
+    title, table = Passages("times.xlsx").of_parts(parts)
+    assert title.text == "Winter timetable"
+    assert table.title == "times.xlsx > Buses > Winter timetable"
+    assert table.text.startswith("Line: 7; First bus: 05:40")
+
+
+def test_a_long_note_above_a_table_is_not_its_name() -> None:
+    note = "All times are those of weekdays outside the school holidays, and a bus may be up to four minutes early."
+    rows = [[note], ["Line", "First bus"], ["7", "05:40"], ["9", "06:10"]]
+    *_, table = Passages("times.csv").of_parts(row_of(cells, {"line": n}) for n, cells in enumerate(rows, 1))
+    assert table.title == "times.csv"

@@ -84,6 +84,30 @@ def test_the_tables_that_fit_the_task_are_described_first(tmp_path: Path) -> Non
     files = {f"t{n}.csv": f"alpha,beta{n}\nx,1\n" for n in range(20)} | {"rain.csv": "town,rainfall\nKelm,3\n"}
     with Index.build(tmp_path / "many.sq", []) as made:
         ingest(made, [put(tmp_path / "docs", files)])
-        lines = described(made.tables.all(), "Which town had the most rainfall?").splitlines()
+        lines = described(made.tables.about("Which town had the most rainfall?")).splitlines()
     assert lines[0].startswith("rain: 1 rows of docs/rain.csv")
     assert (len(lines), lines[-1]) == (13, "9 more are listed by: SELECT * FROM tables")
+
+
+@pytest.mark.parametrize(
+    ("question", "table"),
+    [
+        ("How many days off did Iris Moss take?", "leave_2025"),
+        ("What was spent on K-1037 in total?", "purchases"),
+        ("How many of our boats are older than ten years?", "fleet"),
+    ],
+)
+def test_a_table_is_found_by_what_its_rows_say(tmp_path: Path, question: str, table: str) -> None:
+    """By an entry that is no sample, in a column whose name the question does not use."""
+    people = [
+        f"{first} {last}" for first in ("Ada", "Bert", "Iris", "Gus") for last in ("Holt", "Vane", "Moss", "Carr")
+    ]
+    files = {f"list-{n}.csv": "Kind,Days,Total,Taken\n" + f"thing,{n},{n},no\n" * 4 for n in range(30)}
+    files["leave-2025.csv"] = "Employee,From,To\n" + "".join(f"{name},2025-03-01,2025-03-04\n" for name in people)
+    files["purchases.csv"] = "Ref;Cost\n" + "".join(f"K-{1000 + n};{n * 3}\n" for n in range(60))
+    files["fleet.csv"] = "Name,Type,Built\n" + "".join(
+        f"Unit {n},{'boat' if n % 2 else 'tractor'},{1990 + n}\n" for n in range(30)
+    )
+    with Index.build(tmp_path / "many.sq", []) as made:
+        ingest(made, [put(tmp_path / "docs", files)])
+        assert table in [found.name for found in made.tables.about(question)[:3]]

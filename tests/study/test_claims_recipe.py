@@ -159,6 +159,50 @@ def test_the_papers_claims_are_all_there() -> None:
     assert "split=test" in world
 
 
+def test_every_training_at_another_size_starts_from_its_model() -> None:
+    """The papers' start: no adapter, the full prompts; the same budget for all that is compared."""
+    recipe = pytest.importorskip("subquest.train.recipe")
+    for name, model in (("claims-1.5b", "Qwen2.5-Coder-1.5B-Instruct"), ("claims-0.5b", "Qwen2.5-Coder-0.5B-Instruct")):
+        found = find_study(name)
+        assert found.model == model
+        budgets: dict[Path, set[object]] = {}
+        for training in found.trainings.values():
+            made = recipe.load_recipe(training.recipe, training.set)
+            assert (made.model.path, made.model.adapter, made.prompts) == (model, "", "full")
+            assert made.optimiser.steps >= 60
+            budget = (made.optimiser.steps, made.rollout.questions, made.rollout.group, made.data, made.loss)
+            budgets.setdefault(training.recipe, set()).add(budget)
+        assert all(len(found) == 1 for found in budgets.values())
+
+
+def test_the_claims_at_1_5b_are_those_of_the_papers() -> None:
+    small, large = find_study("claims"), find_study("claims-1.5b")
+    papers = {c.id for c in small.claims if c.paper != "ours"}
+    assert {c.id for c in large.claims} == papers
+    assert len(papers) == 17
+    assert not any(v.oracle for v in large.variants.values())  # the model itself has every role
+    numbers = {(c.id, r.name): r.paper for c in small.claims for r in c.row}
+    for claim in large.claims:
+        for row in claim.row:
+            assert row.paper == numbers.get((claim.id, row.name), {})
+
+
+def test_a_study_that_is_like_another_takes_what_it_leaves_out(tmp_path: Path) -> None:
+    for name in ("large", "small", "tiny"):
+        (tmp_path / name).mkdir()
+    book(tmp_path / "large")
+    (tmp_path / "tiny" / "study.toml").write_text('like = "../large"\nonly = ["top*"]\nmodel = "Tiny"\n')
+    tiny, large = read_study(tmp_path / "tiny"), read_study(tmp_path / "large")
+    assert [c.id for c in tiny.claims] == ["topk"]
+    assert set(tiny.variants) == {"coda,k=3@none", "coda,k=5@none", "mixed"}
+    assert tiny.sources == large.sources
+    claim = '[[claim]]\nid = "topk"\n[[claim.row]]\nname = "k=3"\nvariant = "rag@none"\n'
+    variant = '[[variant]]\nname = "rag"\nsystem = "rag"\nadapters = ["none"]\n'
+    (tmp_path / "small" / "study.toml").write_text('like = "../large"\n' + variant + claim)
+    (found,) = read_study(tmp_path / "small").claims
+    assert (found.paper, found.place, found.says) == ("CoDA", "Figure 4", "level")
+
+
 def test_every_training_is_a_recipe_that_loads() -> None:
     recipe = pytest.importorskip("subquest.train.recipe")
     found = find_study("claims")

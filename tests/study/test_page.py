@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from subquest.study import Claim, Row, Source, Study, Training, Variant, find_study
+from subquest.study.comparison import bootstrap
 from subquest.study.design import Curve, Level
-from subquest.study.page import Page, bootstrap
+from subquest.study.page import Page
 from subquest.study.results import Progress, Results, unit_of
 from subquest.study.stamps import Stamps, training_digest
 
@@ -112,15 +113,17 @@ def test_by_hops(tmp_path: Path) -> None:
     assert "| CoDA | 0.000 | 1.000 | 0.000 | 1.000 |  |  | 0.500 (" in page.text()
 
 
-def test_variants_are_pooled_and_compared_seed_by_seed(tmp_path: Path) -> None:
+def test_variants_are_pooled_and_a_question_counts_once(tmp_path: Path) -> None:
+    """Two seeds that answer the same question are not two questions: the interval would be too narrow."""
     both = (Row("both", variants=("coda@none", "rag@none")), Row("CoDA alone", variants=("coda@none",)))
     page = Claimed(tmp_path, row=both, expect=(("both", "CoDA alone"),), curve=())
     page.add(CODA, 1, 1)
     page.add(RAG, 0, 0)
     page.add(RAG, 1, 1, part="world-2")  # the other variant's share
     text = page.text()
-    assert "| both | 0.500 (0.000–1.000; 4) *(50% answered)* | 0.500 | 1.000, 0.000 |" in text
-    assert "both − CoDA alone, EM: worlds +0.000 (+0.000 to +0.000; 2): **open**" in text
+    assert "| both | 0.500 (0.500–0.500; 2) *(50% answered)* | 0.500 | 1.000, 0.000 |" in text
+    assert "both − CoDA alone, EM: worlds -0.500 (-0.500 to -0.500; 2): **fails**" in text
+    assert "its episodes have not been read" in text
 
 
 def test_costs_and_losses_are_judged(tmp_path: Path) -> None:

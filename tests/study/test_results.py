@@ -64,9 +64,12 @@ def test_other_weights_start_a_variant_again(tmp_path: Path) -> None:
 
 
 def test_what_is_under_way_is_found_again(tmp_path: Path) -> None:
-    Results(tmp_path).keep_partial({"a": {3: {"em": 1.0}}, "b": {}})
-    assert Results(tmp_path).partial() == {"a": {3: {"em": 1.0}}}
-    Results(tmp_path).keep_partial({"a": {}})
+    Results(tmp_path).keep_partial("rag", {"a": {3: {"em": 1.0}}, "b": {}})
+    Results(tmp_path).keep_partial("coda", {"c": {1: {"em": 0.0}}})  # another process
+    assert Results(tmp_path).partial("rag") == {"a": {3: {"em": 1.0}}}
+    assert Results(tmp_path).partial("coda") == {"c": {1: {"em": 0.0}}}
+    for name, key in (("rag", "a"), ("coda", "c")):
+        Results(tmp_path).keep_partial(name, {key: {}})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -30,7 +30,7 @@ def study(source: Source, *variants: Variant) -> Study:
 
 
 def setup(folder: Path, **changes: object) -> Setup:
-    return Setup("random:llama", {}, folder / "cache", 8, 0.5, math.inf, "cpu")._replace(**changes)
+    return Setup("random:llama", {}, folder / "cache", 8, math.inf, "cpu")._replace(**changes)
 
 
 @pytest.fixture
@@ -180,12 +180,12 @@ def test_a_run_that_is_cut_off_keeps_its_answers(tmp_path: Path, monkeypatch: py
     results = Results(tmp_path / "results")
     with pytest.raises(KeyboardInterrupt):
         run(made, [arm], results, setup(tmp_path, concurrency=1))
-    (begun,) = Results(tmp_path / "results").partial().values()
+    (begun,) = Results(tmp_path / "results").partial("rag@none").values()
     assert sorted(begun) == [0, 1, 2, 3]
     asked[:] = [""] * 5
     assert run(made, [arm], Results(tmp_path / "results"), setup(tmp_path, concurrency=1)) == 0
     assert len(asked) == 5 + 4
-    assert Results(tmp_path / "results").partial() == {}
+    assert Results(tmp_path / "results").partial("rag@none") == {}
 
 
 def test_what_a_broken_engine_says_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_what_a_broken_engine_says_is_no_answer(tmp_path: Path, monkeypatch: pyt
     results = Results(tmp_path / "results")
     with pytest.raises(EngineError, match="out of memory; what was not answered before is left"):
         run(made, [arm], results, setup(tmp_path, concurrency=1))
-    (begun,) = results.partial().values()
+    (begun,) = results.partial("rag@none").values()
     assert sorted(begun) == [0, 1, 2]
     assert results.stored(arm.name) is None
 

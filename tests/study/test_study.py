@@ -121,7 +121,7 @@ def test_only_and_list(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [r["n"] for r in json.loads(capsys.readouterr().out)["rows"]] == [2]
     assert main(["study"]) == 0
     listed = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
-    assert listed == NAMES | {"claims"}
+    assert listed == NAMES | {"claims", "claims-0.5b", "claims-1.5b"}
     assert main(["study", "--json"]) == 0
     assert json.loads(capsys.readouterr().out).keys() == listed
 

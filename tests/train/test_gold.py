@@ -216,7 +216,7 @@ def test_a_list_is_read_whole_or_not_at_all() -> None:
     fact = Fact("Which ships did Orn build?", "MV A and MV B", "Orn", ("MV A", "MV B"))
     reader = GoldTeacher(Question("q", "?", ("x",)), [fact])
     assert reader.read(fact, "Doc 1(Title: Orn) Orn built MV B. It also built ships such as MV A.") is not None
-    assert reader.result(fact) == "MV B and MV A"
+    assert reader.result(fact) == "MV B, MV A"
     assert reader.read(fact, "Doc 1(Title: Orn) Orn built MV B and MV …") is None
 
 
@@ -439,6 +439,22 @@ def test_a_country_is_not_read_out_of_a_longer_name() -> None:
     assert reader.read(fact, f"Doc 3(Title: James Ivory) {passage}", cites=True) == (
         "Doc 3 (James Ivory) says: Ivory is an American director."
     )
+
+
+@pytest.mark.parametrize("system", ["coda", "apex"])
+@pytest.mark.parametrize(("hops", "untaught"), [(1, frozenset()), (2, frozenset({"planner"}))])
+def test_nobody_learns_to_hand_on_a_whole_question(system: str, hops: int, untaught: frozenset[str]) -> None:
+    question = Question("q", "Who made the film in which Ada plays?", ("Bo",), hops=hops, supporting_titles=("Blue",))
+    teacher = teacher_for(system, question)
+    assert not isinstance(teacher, str)
+    assert teacher.untaught == untaught
+
+
+def test_a_family_name_alone_is_not_the_person_asked_about() -> None:
+    fact = Fact("Who was Kip Bulmi's mother?", "Zul Fele", "Zul Fele")
+    reader = GoldTeacher(Question("q", "?", ("Zul Fele",)), [fact])
+    passage = "Zul Fele was an actress. Fele married Tim Bulmi in 1977. Her only child was Kip Bulmi."
+    assert reader.read(fact, f"Doc 1(Title: Zul Fele) {passage}") == "Zul Fele: Her only child was Kip Bulmi."
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

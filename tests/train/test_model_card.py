@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from subquest import Index
 from subquest.cli import main
+from subquest.record import Document
+from subquest.runs import RunStore
 from subquest.train.recipe import DataPart, ModelPart, Recipe
 from subquest.train.run import TrainRun
 
@@ -55,3 +58,31 @@ def test_what_is_no_run_is_named(missing: str, tmp_path: Path, capsys: pytest.Ca
         TrainRun(folder, Recipe("x", "sft", ModelPart("random:llama"), ())).close()
     assert main(["model", "card", str(folder), "--name", "x"]) == 2
     assert ("no recipe.json" if missing == "recipe" else "no training figures yet") in capsys.readouterr().err
+
+
+def test_a_card_shows_what_evaluations_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sft = trained(tmp_path / "sft", "sft", loss=[2.0, 1.5, 1.25])
+    asked = [("Kestel", "single"), ("Kestel", "bridge"), ("unknown", "not answerable")]
+    questions, replies = tmp_path / "office.jsonl", tmp_path / "replies.jsonl"
+    rows = [
+        {"id": f"q{n}", "question": f"Which town {n}?", "answers": [a], "type": kind}
+        for n, (a, kind) in enumerate(asked)
+    ]
+    questions.write_text("\n".join(json.dumps(row) for row in rows))
+    told = ("Kestel", "Ys", "unknown")
+    replies.write_text("\n".join(json.dumps({"role": "planner", "reply": f"<answer>{t}</answer>"}) for t in told))
+    measured = tmp_path / "measured"
+    Index.build(tmp_path / "docs.sq", [Document("a", "Kestel", "Kestel is a town.")]).close()
+    command = ["eval", str(questions), "--model", f"scripted:{replies}", "--index", str(tmp_path / "docs.sq")]
+    assert main([*command, "--out", str(measured), "--abstain", "--judge", "rules", "--concurrency", "1"]) == 0
+    capsys.readouterr()
+    assert main(["model", "card", str(sft), "--name", "tiny", "--eval", str(measured)]) == 0
+    card = capsys.readouterr().out
+    assert "| questions | system | type | n | EM | F1 | judged right | unknown | unknown, wrongly | forced |" in card
+    assert "| office | coda | all | 3 | 0.667 | 0.667 | 0.667 | 1.000 | 0.000 | 0.000 |" in card
+    assert "| office | coda | not answerable | 1 | 1.000 | 1.000 | 1.000 | 1.000 |  | 0.000 |" in card
+    assert "--model qwen-1.5b --abstain --judge rules --by type --out RUN" in card
+    with RunStore.create(tmp_path / "empty"):
+        pass
+    assert main(["model", "card", str(sft), "--name", "tiny", "--eval", str(tmp_path / "empty")]) == 2
+    assert "holds no answers" in capsys.readouterr().err

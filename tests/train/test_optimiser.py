@@ -8,7 +8,7 @@ import torch
 
 from subquest.train.batch import Batch, Rollout, pack
 from subquest.train.loss import LOSSES, LossSettings
-from subquest.train.optimiser import Optimiser, logprobs_of, micro_batch_unit
+from subquest.train.optimiser import WITHOUT_GRADIENTS, Optimiser, logprobs_of, micro_batch_unit
 from subquest.train.policy import Policy
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import OptimiserPart
@@ -156,3 +156,48 @@ def test_kl_and_entropy_are_means_whatever_the_loss_divides_by(name: str) -> Non
     assert entropy is not None
     assert figures["kl"] == pytest.approx(0.3498588 - 0.3, abs=1e-5)  # exp(0.3) - 0.3 - 1, at every token
     assert float(entropy.min()) <= figures["entropy"] <= float(entropy.max())
+
+
+def two_roles(rollouts: int = 8) -> Batch:
+    """Rollouts with long instructions for each of two roles, and lengths that would mix the roles."""
+    episodes = [
+        episode(
+            f"e{n}",
+            trajectory(f"{n}p", "planner", ("prompt", [1] * 300), ("env", [5 + n]), ("agent", [7] * (10 + 3 * n))),
+            trajectory(f"{n}e", "executor", ("prompt", [2] * 300), ("env", [6 + n]), ("agent", [8] * (11 + 3 * n))),
+        )
+        for n in range(rollouts)
+    ]
+    return pack([Rollout(e, {t.id: 1.0 for t in e.trajectories}) for e in episodes])
+
+
+def test_trajectories_that_begin_alike_share_a_micro_batch() -> None:
+    batch = two_roles()
+
+    def computed(alike: bool) -> int:
+        parts = [batch.select(chosen).sharing() for chosen in batch.bins(1400, alike=alike)]
+        assert sorted(n for chosen in batch.bins(1400, alike=alike) for n in chosen) == list(range(16))
+        return sum(len(p.distinct.token_ids) if p.distinct else p.token_ids.numel() for p in parts)
+
+    assert computed(True) < 0.75 * computed(False)
+    assert len(batch.bins(1400, alike=True)) <= len(batch.bins(1400)) + 1
+    # short trajectories have nothing to share: they are ordered by length alone
+    short = pack(rollouts())
+    assert short.bins(8, alike=True) == short.bins(8)
+
+
+def test_passes_without_gradients_take_more_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, batch = Policy(SOURCE), two_roles(4)
+    wanted = logprobs_of(policy, batch, temperature=1.0, micro_tokens=100_000, share=False)
+    sizes: list[int] = []
+    forward = Policy.forward
+
+    def counted(policy: Policy, part: Batch, **settings: object) -> object:
+        sizes.append(part.token_ids.numel())
+        return forward(policy, part, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Policy, "forward", counted)
+    found = logprobs_of(policy, batch, temperature=1.0, micro_tokens=400)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    assert len(sizes) == 2
+    assert max(sizes) <= WITHOUT_GRADIENTS * 400

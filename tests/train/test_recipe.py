@@ -12,6 +12,7 @@ from subquest.data.registry import REGISTRY
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import ConfigError, DataError, UsageError
 from subquest.rewards import load as load_reward
+from subquest.runs import RunStore
 from subquest.train.advantage import BASELINES
 from subquest.train.batch import minibatches
 from subquest.train.components import make_system
@@ -161,6 +162,41 @@ def test_every_smoke_recipe_runs_and_resumes(path: Path, tmp_path: Path, capsys:
     assert f"step {steps}" in err or "step 3" in err
     assert "step " in out
     assert (tmp_path / "best").is_dir()
+
+
+SMALL = {
+    "model.path": '"random:qwen2"',
+    "prompts": '"compact"',  # the tiny model's window is 2,048 bytes
+    "data": '[{questions = "world:seed=1,articles=160,questions=24,unanswerable=0.2"}]',
+    "dev": '[{questions = "world:seed=2,articles=160,questions=4,unanswerable=0.2"}]',
+    "evaluate_questions": "4",
+    "optimiser.batch": "2",
+    "optimiser.steps": "2",
+    "rollout.questions": "2",
+    "rollout.group": "2",
+    "rollout.max_tokens": "8",
+    "guards.cut_turns": "2.0",  # never: an untrained model does not end its turns
+}
+"""What makes a recipe for a GPU run on a CPU."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "then"), [("sft", "peco"), ("search-r1-sft", "search-r1-rl")])
+def test_the_recipes_of_the_larger_models_follow_each_other(first: str, then: str, tmp_path: Path) -> None:
+    def run(name: str, *more: str, **changed: str) -> None:
+        pairs = [f"{key}={value}" for key, value in (SMALL | changed).items()]
+        options = [word for pair in pairs for word in ("--set", pair)]
+        path = RECIPES / "qwen-1.5b" / f"{name}.toml"
+        assert main(["train", str(path), "--out", str(tmp_path / name), "--device", "cpu", *options, *more]) == 0
+
+    run(first)
+    start = {"model.adapter": f'"{tmp_path / first / "last"}"'}
+    run(then, "--minutes", "0", **start)
+    run(then, **start)  # goes on
+    with RunStore.open(tmp_path / then) as store:
+        told = {name for _, name, _ in store.metrics()}
+    assert {"tasks", "one_task", "unknown", "forced", "entropy", "dev_em"} <= told
+    assert (tmp_path / then / "best" / "adapter_model.safetensors").is_file()
 
 
 @pytest.mark.parametrize(

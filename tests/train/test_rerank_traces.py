@@ -84,11 +84,11 @@ def test_a_step_is_asked_as_a_planner_asks_it_and_other_steps_support_is_no_help
             group[0].query: {(j.document.id, j.helps) for j in group}
             for _, group in judging.judgements([question] * 4, documents, index)
         }
-        assert list(made) == [question.question, "Who designed the Orvane Bridge", "Where was Mira Tolsen born"]
+        assert list(made) == [question.question, "Who designed the Orvane Bridge?", "Where was Mira Tolsen born?"]
         assert made[question.question] == {("a", True), ("c", False)}  # as many of no as there are
-        assert ("b", True) in made["Where was Mira Tolsen born"]
-        assert ("b", False) not in made["Where was Mira Tolsen born"]
-        assert ("a", False) not in made["Who designed the Orvane Bridge"]
+        assert ("b", True) in made["Where was Mira Tolsen born?"]
+        assert ("b", False) not in made["Where was Mira Tolsen born?"]
+        assert ("a", False) not in made["Who designed the Orvane Bridge?"]
         with pytest.raises(ConfigError, match="q is a question of the split dev"):
             list(judging.judgements([replace(question, split="dev")], documents, index))
 

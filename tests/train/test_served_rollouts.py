@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from subquest.engine import Message, Sampling
-from subquest.engine.torch.loader import load_adapter
+from subquest.engine.torch.loader import load, load_adapter
 from subquest.errors import ConfigError, EngineRefused, EngineUnavailable
 from subquest.train import served_rollouts
 from subquest.train.components import make_policy, make_served
+from subquest.train.launch import train
 from subquest.train.lora import lora_layers
 from subquest.train.random_model import tiny_source
-from subquest.train.recipe import load_recipe
+from subquest.train.recipe import DataPart, load_recipe
 from subquest.train.served_rollouts import ServedPolicy, write_adapter
 
 from .test_rl import RECIPE, finish, trainer
@@ -131,3 +132,30 @@ def test_whole_models_cannot_be_handed_over(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"rollout\.server: a server takes over adapters"):
         load_recipe(path)
+
+
+@pytest.mark.slow
+def test_a_recipe_names_the_server(tmp_path: Path) -> None:
+    """The whole command: a model folder here, the same model on the server."""
+    from safetensors.torch import save_file
+
+    folder = tmp_path / "model"
+    SOURCE.config.save_pretrained(folder)
+    SOURCE.tokenizer.save_pretrained(folder)
+    save_file({n: t.clone() for n, t in SOURCE.state.items() if n != "lm_head.weight"}, folder / "model.safetensors")
+    with serving(VllmServer(load(folder))) as server:
+        recipe = replace(
+            RECIPE,
+            model=replace(RECIPE.model, path=str(folder)),
+            data=(DataPart("world:seed=1,articles=160,questions=4"),),
+            settings={"turns": 1, "force": False},
+            prompts="compact",
+            rollout=replace(RECIPE.rollout, questions=1, group=2, server=server.url),
+            optimiser=replace(RECIPE.optimiser, steps=1),
+        )
+        run = asyncio.run(train(recipe, tmp_path / "run", device="cpu"))
+        assert run.steps == 1
+        assert [name.rpartition("-")[2] for name, _ in server.loads] == ["0", "1"]
+        assert {body["model"] for body in server.asked} == {server.loads[0][0]}, "both rollouts, no dev questions"
+        assert (tmp_path / "run" / "last" / "adapter_model.safetensors").is_file()
+        assert not list((tmp_path / "run" / "served").iterdir())

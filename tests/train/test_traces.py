@@ -3,6 +3,7 @@
 import os
 import time
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
@@ -14,6 +15,8 @@ import torch
 from subquest.cli import main
 from subquest.engine.torch import loader
 from subquest.errors import ConfigError, DataError
+from subquest.record import Document
+from subquest.retrieval import Index
 from subquest.runs import RunStore
 from subquest.train.batch import Rollout, pack
 from subquest.train.components import load_source
@@ -192,3 +195,20 @@ def test_traces_are_prepared_without_the_weights(tmp_path: Path, monkeypatch: py
         '[[data]]\nquestions = "world:seed=1,articles=160,questions=4"\n'
     )
     assert "4 gold traces" in prepare(load_recipe(tmp_path / "r.toml"), tmp_path / "traces.xz")
+
+
+def test_the_passages_of_a_source_are_indexed_once_for_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    from subquest.train import traces
+
+    built: list[Path] = []
+    opened = traces.open_search
+
+    def counted(documents: Iterable[Document], folder: Path) -> Index:
+        built.append(folder)
+        return opened(documents, folder)
+
+    monkeypatch.setattr(traces, "open_search", counted)
+    source = {"questions": "world:seed=1,articles=160,questions=24", "systems": ["coda", "rag", "rerank"]}
+    made = gold_traces(load_recipe(RECIPES / "coda-sft-smoke.toml", {"data": [source]}), tiny_source())
+    assert {"coda", "rag"} <= made.made_by.keys()
+    assert len(built) == 1

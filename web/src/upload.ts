@@ -5,7 +5,7 @@ import { bytes } from "./format";
 import type { About, FileInfo } from "./types";
 
 /** What the file chooser offers. */
-export const ACCEPTED = ".txt,.md,.rst,.log,.jsonl,.ndjson,.json,.csv,.tsv,.html,.htm,.pdf,.docx,.xlsx,.pptx,.zip,.gz";
+export const ACCEPTED = ".txt,.md,.rst,.log,.jsonl,.ndjson,.json,.csv,.tsv,.html,.htm,.pdf,.docx,.xlsx,.pptx,.eml,.zip,.gz";
 
 export interface Added {
   added: number;

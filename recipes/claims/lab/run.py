@@ -1,58 +1,84 @@
-"""The papers' claims on one shared GPU, in slices of minutes: several processes answer beside several trainings.
+"""A study of the papers' claims on one GPU that is lent for minutes at a time.
 
-python recipes/claims/lab/run.py --plan --workers 13 --minutes 9
-python recipes/claims/lab/run.py --run --only 'coda-*' --workers 13 --minutes 9 --use cold=FOLDER
+python recipes/claims/lab/run.py recipes/claims/lab/1.5b.toml --model FOLDER --seconds 1500 --unpack packs --pack packs
 
-`subquest study claims` does the same work in one process, and lists and writes what is stored.
+A plan lists parts in the order of their worth. Each is carried out by `subquest study` in a process of its own, several
+at a time, until the time is up; what is cut off goes on from there the next time.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import os
+import signal
+import subprocess
 import sys
+import threading
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from timing import BESIDE, TRAIN, describe, left_by_kind, slices_of
-from trainers import Trainings
-from transfer import pack, unpack_adapters, unpack_results
-from workers import answer_with_workers
+from transfer import pack, unpack
 
+from subquest.codec import Positive, Record, checked
 from subquest.errors import SubquestError, UsageError
-from subquest.retrieval.minilm import weights
-from subquest.study import Study, Training, Variant, find_study, read_study
+from subquest.input_file import read_toml
+from subquest.study import find_study, read_study
+from subquest.study.questions import parts_of, prepare_all
 from subquest.study.results import Progress, Results
-from subquest.study.runner import Setup, missing_for
-from subquest.study.training import folder_of, missing_start, open_progress, trained_adapters
+from subquest.study.stamps import known_as
+from subquest.study.training import finish_training, folder_of, last_step, open_progress, trained_adapters
 
-MEMORY = 0.7
-"""Share of the GPU's memory for all contexts, unless `SUBQUEST_GPU_SHARE` says otherwise."""
+GRACE = 30.0
+"""Seconds that a part has after its time before it is terminated."""
+ATTEMPTS = 2
+"""Times that a part is started in one slice of time."""
+MEMORY = 0.8
+"""Share of the GPU's memory for the contexts of all processes."""
+
+
+class Part(Record):
+    name: str
+    seconds: Positive
+    """What it takes alone on an H200: a training that cannot be finished is begun only if nothing else is left."""
+    train: tuple[str, ...] = ()
+    """Trainings, one after the other."""
+    run: tuple[str, ...] = ()
+    """Variants or claims that are answered then."""
+    after: tuple[str, ...] = ()
+    """Trainings that it needs."""
+
+
+class Plan(Record):
+    study: str
+    part: tuple[Part, ...]
+    recipes: str = ""
+
+
+@dataclass(slots=True)
+class Running:
+    part: Part
+    process: subprocess.Popen[bytes]
+    waiting: list[list[str]] = field(default_factory=list)
+    """Commands that come after."""
 
 
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--run", action="store_true", help="answer what is not answered yet")
-    add("--train", action="store_true", help="train the adapters that are missing, with --run beside it")
-    add("--plan", action="store_true", help="what is left, in slices of --minutes (default: 9)")
-    add("--only", action="append", default=[], metavar="PATTERN", help="variants, claims or trainings; !PATTERN: not")
-    add("--minutes", type=float, metavar="M", help="stop after M minutes; training takes at most a part of them")
-    add("--workers", type=int, default=1, metavar="N", help="processes that share the GPU")
-    add("--trainers", type=int, metavar="N", help="how many of them train while there is something to train (all)")
-    add("--use", action="append", default=[], metavar="NAME=PLACE", help="an adapter, as cold=FOLDER")
+    add("plan", type=Path)
+    add("--model", default="", help="the weights of the study's model")
+    add("--seconds", type=float, metavar="S", help="stop after so many; without it, only list what is left")
+    add("--at-once", type=int, default=6, metavar="N", help="processes that share the GPU")
+    add("--trainers", type=int, default=2, metavar="N", help="how many of them may train")
+    add("--only", action="append", default=[], metavar="PART", help="only this part; repeatable")
     add("--data", type=Path, default=Path("../shared/data/eval"), help="folder of the real sets")
-    add("--recipes", type=Path, metavar="FOLDER", help="other recipes than recipes/claims")
-    add("--runs", type=Path, default=Path("runs/claims"), metavar="FOLDER", help="where trainings are kept")
+    add("--runs", type=Path, default=Path("runs/claims-lab"), metavar="FOLDER", help="where trainings are kept")
     add("--out", type=Path, metavar="FOLDER", help="folder of results (default: results of the recipes)")
-    add("--pack", type=Path, metavar="FOLDER", help="at the end, put what must be copied into a few files")
+    add("--pack", type=Path, metavar="FOLDER", help="at the end, put what must be copied into files of 15 MB")
     add("--unpack", type=Path, metavar="FOLDER", help="at the start, take what --pack put there")
-    add("--concurrency", type=int, default=256, metavar="N", help="questions at a time in each process")
-    add("--model", default="smollm2")
+    add("--concurrency", type=int, default=128, metavar="N", help="questions at a time in each process")
     add("--device", default="", help="cuda, cpu (default: cuda if available)")
-    add("--json", action="store_true", help="--plan as JSON")
     return parser
 
 
@@ -73,138 +99,176 @@ class Lab:
     """One slice of time."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        if args.workers < 1:
-            raise UsageError("--workers must be at least 1")
-        if args.trainers is not None and not 1 <= args.trainers <= args.workers:
-            raise UsageError(f"--trainers must be from 1 to the number of --workers, {args.workers}")
-        self.args, self.began = args, time.time()
-        self.study: Study = read_study(args.recipes) if args.recipes else find_study("claims")
+        self.args, self.began = args, time.monotonic()
+        plan = checked(Plan, read_toml(args.plan, "the plan"), str(args.plan), error=UsageError)
+        self.study = read_study(args.plan.parent / plan.recipes) if plan.recipes else find_study(plan.study)
+        self.recipes = ["--recipes", str(self.study.folder)]
+        unknown = set(args.only) - {part.name for part in plan.part}
+        if unknown:
+            raise UsageError(f"--only: there is no part {', '.join(sorted(unknown))}")
+        self.parts = [part for part in plan.part if not args.only or part.name in args.only]
+        for part in self.parts:
+            for names, select in ((part.train, self.study.select_trainings), (part.run, self.study.select)):
+                if names:
+                    select(names)
+        if not 1 <= args.trainers <= args.at_once:
+            raise UsageError(f"--trainers must be from 1 to --at-once, {args.at_once}")
         self.results = Results(args.out or self.study.folder / "results")
+        self.attempts: dict[str, int] = {}
 
     def run(self) -> int:
         args = self.args
         if args.unpack:
-            self._unpack()
-        failed, trainings = 0, None
-        if args.train:
-            trainings, failed = self._trainings()
-        progress = self._progress()
-        if args.run:
-            failed += self._answer(progress, trainings)
-        elif trainings is not None:
-            trainings.run()
-        if trainings is not None and (short := trainings.short):
-            report(f"{len(short)} trainings are left for the next slice: {', '.join(short)}")
-            failed += len(short)
-        if args.train or args.run:
-            self._report_left(progress)
+            if not args.unpack.is_dir():
+                raise UsageError(f"--unpack: there is no folder {args.unpack}")
+            for folder in [args.unpack, *sorted(f for f in args.unpack.iterdir() if f.is_dir())]:
+                if count := unpack(folder, self.results.folder, args.runs):
+                    report(f"{count} files unpacked from {folder}")
+        if args.seconds is not None:
+            self._carry_out()
+        self._list()
         if args.pack:
-            self._pack(progress)
-        if args.plan or not (args.train or args.run or args.pack or args.unpack):
-            self._plan(progress)
-        return 1 if failed else 0
+            self._pack()
+        return 0
+
+    # ---- what is left
 
     def _progress(self) -> Progress:
-        use = dict(pair.split("=", 1) for pair in self.args.use if "=" in pair)
-        if len(use) < len(self.args.use) or any(not Path(place).exists() for place in use.values()):
-            raise UsageError("--use: write NAME=PLACE, with a place that exists")
-        return open_progress(self.study, self.results, self.args.runs, use=use, model=self.args.model)
+        self.results = Results(self.results.folder)  # other processes write it
+        model = self.args.model or self.study.model or "smollm2"
+        return open_progress(self.study, self.results, self.args.runs, model=model)
 
-    def _trainings(self) -> tuple[Trainings | None, int]:
-        """Train what other trainings start from, where it is missing; returns the others, ready to start, or how many
-        are left where they have to wait."""
-        chosen = self.study.select_trainings(self.args.only)
-        while (start := missing_start(progress := self._progress(), chosen)) is not None:
-            if left := self._side_by_side(progress, [start]).run():
-                report(f"the adapter {start.name} was not made: the trainings that start from it wait for it")
-                return None, len(left)
-        return self._side_by_side(progress, [t for t in chosen if t.name not in progress.study.starts]), 0
+    def _missing(self, part: Part, progress: Progress) -> list[str]:
+        """Trainings of a part whose adapters are wanted."""
+        chosen = [t for t in progress.study.select_trainings(part.train) if part.train]
+        return [t.name for t in progress.untrained(chosen)]
 
-    def _side_by_side(self, progress: Progress, wanted: list[Training]) -> Trainings:
-        args = self.args
-        chosen = progress.untrained(wanted)
-        if any(t.needs_minilm for t in chosen):
-            try:
-                weights()
-            except SubquestError as error:
-                report(f"skipped: {', '.join(t.name for t in chosen if t.needs_minilm)}: {error}")
-                chosen = [t for t in chosen if not t.needs_minilm]
-        at_once = args.trainers or args.workers
-        share = 0.95 if not args.run else TRAIN if at_once == args.workers else BESIDE
-        left = None if args.minutes is None else share * args.minutes - (time.time() - self.began) / 60
-        adapters = progress.stamps.adapters
-        return Trainings(
-            progress.study, chosen, args.runs, self.results,
-            adapters=adapters, minutes=left, at_once=at_once, device=args.device, report=report,
-        )  # fmt: skip
+    def _unanswered(self, part: Part, progress: Progress) -> int:
+        return sum(progress.unanswered(v) for v in progress.study.select(part.run)) if part.run else 0
 
-    def _answer(self, progress: Progress, trainings: Trainings | None) -> int:
-        args, study = self.args, progress.study
-        coming = trainings.places if trainings is not None else {}
-        adapters = {**progress.stamps.adapters, **coming}
-        variants: list[Variant] = []
-        later: list[Variant] = []
-        named = args.train and any(not p.startswith("!") for p in args.only)
-        for variant in study.using(args.only) if named else study.select(args.only):
-            if problem := missing_for(variant, adapters):
-                report(f"skipped: {variant.name}: {problem}")
-            else:
-                (later if coming.keys() & set(variant.adapters.values()) else variants).append(variant)
-        memory = float(os.environ.get("SUBQUEST_GPU_SHARE") or MEMORY) / args.workers
-        until = math.inf if args.minutes is None else self.began + 60 * args.minutes
-        setup = Setup(args.model, adapters, args.runs / "cache", args.concurrency, memory, until, args.device)
-        trainers = trainings if coming else None
-        return answer_with_workers(
-            progress, variants, setup,
-            data=args.data, workers=args.workers, trainers=trainers, later=later, report=report,
-        )  # fmt: skip
+    def _is_done(self, part: Part, progress: Progress) -> bool:
+        return not self._missing(part, progress) and not self._unanswered(part, progress)
 
-    def _report_left(self, progress: Progress) -> None:
-        """Rows done and left, and the minutes that are left by kind of work."""
-        variants = progress.study.select(() if self.args.train else self.args.only)
-        rows = progress.rows(variants)
+    def _list(self) -> None:
+        progress = self._progress()
+        rows = progress.rows(progress.study.select(()))
         report(f"rows: {rows.done} done, {rows.left} left, {rows.stale} of them stale")
-        for kind, minutes, measured in left_by_kind(progress, variants, workers=self.args.workers):
-            report(f"  {kind}: {minutes:.1f} min left{'' if measured else ' (a guess)'}")
+        total = 0.0
+        for part in self.parts:
+            missing, questions = self._missing(part, progress), self._unanswered(part, progress)
+            if missing or questions:
+                total += part.seconds
+                trained = f"train {', '.join(missing)}; " if missing else ""
+                print(f"{part.name:<20}{part.seconds:>6.0f} s  {trained}{questions:,} questions")
+        print(f"together {total / 60:.0f} minutes, one after the other" if total else "nothing is left")
 
-    def _plan(self, progress: Progress) -> None:
+    # ---- carrying it out
+
+    @property
+    def _time_left(self) -> float:
+        return float(self.args.seconds) - (time.monotonic() - self.began)
+
+    def _carry_out(self) -> None:
+        running: list[Running] = []
+        ready = threading.Event()
+        threading.Thread(target=self._prepare, args=(ready,), daemon=True).start()
+        changed, prepared = True, False
+        while running or self._time_left > 0:
+            ended = [run for run in running if self._ended(run)]
+            running = [run for run in running if run not in ended]
+            changed, prepared = changed or bool(ended) or ready.is_set() != prepared, ready.is_set()
+            while changed and self._time_left > 0 and len(running) < self.args.at_once:
+                part = self._next(running, prepared=prepared)
+                if part is None:
+                    break
+                running.append(self._start(part))
+            changed = False
+            if not running and prepared:
+                return
+            time.sleep(0.5)
+
+    def _prepare(self, ready: threading.Event) -> None:
+        """Make the questions and indexes that answers need, while the first trainings run."""
+        asked = {s for variant in self.study.variants.values() for s in self.study.asked_of(variant)}
+        parts = [p for s in asked for p in parts_of(self.study.sources[s], self.args.data)]
+        try:
+            prepare_all(parts, self.args.runs / "cache", report, min(os.cpu_count() or 1, 8))
+        finally:
+            ready.set()
+
+    def _next(self, running: list[Running], *, prepared: bool) -> Part | None:
+        """The first part that can be carried out now; trainings that do not fit into the time come after all others."""
+        progress = self._progress()
+        trainers = sum(bool(run.part.train) for run in running)
+        later = None
+        for part in self.parts:
+            tried = self.attempts.get(part.name, 0) >= ATTEMPTS or any(run.part == part for run in running)
+            if tried or self._is_done(part, progress) or not set(part.after) <= progress.stamps.adapters.keys():
+                continue
+            missing = self._missing(part, progress)
+            if (missing and trainers >= self.args.trainers) or (not missing and not prepared):
+                continue
+            if missing and part.seconds > self._time_left:
+                later = later or part
+                continue
+            return part
+        return later
+
+    def _start(self, part: Part) -> Running:
+        self.attempts[part.name] = self.attempts.get(part.name, 0) + 1
+        commands = [["--train", *_only(part.train)]] if part.train else []
+        commands += [["--run", *_only(part.run)]] if part.run else []
+        report(f"[{time.monotonic() - self.began:.0f} s] {part.name}")
+        return Running(part, self._process(part, commands[0]), commands[1:])
+
+    def _process(self, part: Part, command: list[str]) -> subprocess.Popen[bytes]:
         args = self.args
-        chosen = progress.study.select(args.only)
-        on_gpu, oracles = [v for v in chosen if not v.oracle], [v for v in chosen if v.oracle]
-        slices = slices_of(progress, on_gpu, minutes=args.minutes or 9.0, workers=args.workers)
-        rows = progress.rows(chosen)
-        if args.json:
-            found = [
-                {"minutes": round(s.minutes, 2), "trainings": [t.name for t in s.trainings], "questions": s.questions}
-                for s in slices
-            ]
-            print(json.dumps({"rows": rows._asdict(), "slices": found}))
-            return
-        print(f"rows: {rows.done} done, {rows.left} left, {rows.stale} of them stale")
-        print("\n".join(describe(slices)))
-        if here := sum(minutes for _, minutes, _ in left_by_kind(progress, oracles, workers=1)):
-            print(f"without a GPU: {here:.0f} min of one core for the variants with an oracle")
+        words = [sys.executable, "-m", "subquest", "study", self.study.name, *self.recipes, *command]
+        words += ["--out", str(self.results.folder), "--runs", str(args.runs), "--data", str(args.data)]
+        words += ["--concurrency", str(args.concurrency), "--minutes", f"{max(self._time_left, 1) / 60:.2f}"]
+        words += [*(["--model", args.model] if args.model else []), *(["--device", args.device] if args.device else [])]
+        environment = {"SUBQUEST_GPU_SHARE": f"{MEMORY / args.at_once:.3f}", **os.environ}
+        args.runs.mkdir(parents=True, exist_ok=True)
+        with (args.runs / f"{part.name}.log").open("ab") as log:
+            return subprocess.Popen(words, stdout=log, stderr=log, env=environment, start_new_session=True)
 
-    def _unpack(self) -> None:
-        if not self.args.unpack.is_dir():
-            raise UsageError(f"--unpack: there is no folder {self.args.unpack}")
-        report(f"{unpack_results(self.args.unpack, self.results.folder)} files of results unpacked")
-        found = unpack_adapters(self.args.unpack, self.args.runs)
-        report(f"{len(found)} adapters unpacked: {', '.join(found) or 'none'}")
+    def _ended(self, run: Running) -> bool:
+        """Whether a part is over; its next command is started where one is left."""
+        if run.process.poll() is None:
+            if self._time_left < -GRACE:
+                os.killpg(run.process.pid, signal.SIGTERM)  # its training too, which then writes a checkpoint
+            return False
+        at = f"[{time.monotonic() - self.began:.0f} s] {run.part.name}"
+        report(f"{at}: exit status {run.process.returncode}")
+        if not run.waiting or self._time_left <= 0:
+            return True
+        run.process = self._process(run.part, run.waiting.pop(0))
+        return False
 
-    def _pack(self, progress: Progress) -> None:
-        """Results, the start of the trainings, and the adapters of trainings with rows that are not complete."""
-        study, wanted, start = progress.study, {}, ""
-        for name, place in trained_adapters(study, self.args.runs).items():
+    # ---- what is copied
+
+    def _pack(self) -> None:
+        """Results; adapters that are still answered with; the newest checkpoints of trainings that are not finished."""
+        progress = self._progress()
+        study, runs = progress.study, self.args.runs
+        folders, unfinished = [], []
+        made = trained_adapters(study, runs)
+        for name, training in study.trainings.items():
+            folder = folder_of(study, training, runs)
             users = [v for v in study.variants.values() if name in v.adapters.values()]
-            folder = folder_of(study, study.trainings[name], self.args.runs).name
-            if name in study.starts or any(map(progress.unanswered, users)):
-                wanted[folder] = Path(place)
-            if name in study.starts:
-                start = start or folder
-        left = pack(self.args.pack, self.results.folder, wanted, start)
-        total = sum(f.stat().st_size for f in self.args.pack.glob("claims-*.tar"))
-        report(f"packed results and {len(wanted) - len(left)} adapters, {total / 1e6:.1f} MB; no room for {len(left)}")
+            if name in made and Path(made[name]).parent == folder and any(map(progress.unanswered, users)):
+                folders.append((f"{folder.name}/adapter", folder / "adapter"))
+            finished = self.results.training(name, known_as(study, training)).get("adapter")
+            if not finished and (step := last_step(folder)):
+                finish_training(study, training, runs, self.results)  # its curves, if it was ended from outside
+                wanted = ("recipe.json", f"checkpoints/step-{step:06d}")
+                unfinished += [(f"{folder.name}/{part}", folder / part) for part in wanted]
+        count = pack(self.args.pack, self.results.folder, [*folders, *unfinished])
+        report(f"packed into {count} files: results, {len(folders)} adapters, {len(unfinished) // 2} checkpoints")
+
+
+def _only(names: tuple[str, ...]) -> list[str]:
+    return [word for name in names for word in ("--only", name)]
 
 
 if __name__ == "__main__":

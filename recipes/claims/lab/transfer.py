@@ -1,133 +1,120 @@
-"""What has to be copied between a bare machine with a GPU and the project, in a few files of limited size.
+"""What has to be copied between a bare machine with a GPU and the project, in pieces of limited size.
 
-    claims-results.tar      all results and curves, partial ones too
-    claims-start.tar        the adapter that the trainings start from, as it is
-    claims-adapters-1.tar   adapters of trainings whose rows are not complete yet, several a file
-
-An adapter is packed as the exclusive or of its bytes with those of the start, low and high bytes separately, in xz:
-after a short training most of its high bytes are the start's, so it takes about half of its size and is restored
-exactly. Adapters whose rows are complete are not packed: nothing more will be asked of them.
+`pack` writes one tar in pieces, `claims-000.tar` and so on: results first, then adapters whose rows are not complete,
+then the newest checkpoints of trainings that are not finished. `unpack` reads the pieces that are there, in order: what
+comes first is found even if the last ones are missing.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import lzma
 import tarfile
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
-FILE = 16_600_000
-"""Bytes of a file at most, without the tar headers: three adapters."""
-FILES = 5
-"""Together under 64 MiB: results, the start, and three files of three adapters each."""
-RESULTS = "claims-results.tar"
-START = "claims-start.tar"
-ADAPTERS = "claims-adapters-{}.tar"
-_WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
+PIECE = 15_500_000
+"""Bytes of a file at most."""
+NAME = "claims-{:03d}.tar"
 
 
-def pack(out: Path, results: Path, adapters: Mapping[str, Path], start: str = "") -> list[str]:
-    """Write the files; returns the names of adapters for which there was no room. `adapters` by the name of the folder
-    of their training, the most important first; `start` is the one that the others are packed against."""
+class Pieces(io.RawIOBase):
+    """A file to write that is kept in pieces."""
+
+    def __init__(self, folder: Path, size: int = PIECE) -> None:
+        self._folder, self._size = folder, size
+        self._number = self._room = 0
+        self._file: IO[bytes] | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        view = memoryview(data)
+        while view:
+            if self._file is None or not self._room:
+                self._next()
+            assert self._file is not None
+            taken = view[: self._room]
+            self._file.write(taken)
+            self._room -= len(taken)
+            view = view[len(taken) :]
+        return len(data)
+
+    def _next(self) -> None:
+        self.close_piece()
+        self._file = (self._folder / NAME.format(self._number)).open("wb")
+        self._number, self._room = self._number + 1, self._size
+
+    def close_piece(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def pack(out: Path, results: Path, folders: Iterable[tuple[str, Path]], *, size: int = PIECE) -> int:
+    """Write the pieces, results first, then the folders of runs by name (`peco-1a2b3c4d/adapter`), the most important
+    first; returns how many pieces there are."""
     out.mkdir(parents=True, exist_ok=True)
     for old in out.glob("claims-*.tar"):
         old.unlink()
-    with tarfile.open(out / RESULTS, "w") as tar:
+    pieces = Pieces(out, size)
+    with tarfile.open(fileobj=pieces, mode="w|") as tar:
         for file in sorted(results.glob("*.json.xz")):
-            tar.add(file, file.name)
-    base = b""
-    if start in adapters:
-        base = (adapters[start] / _WEIGHTS).read_bytes()
-        _tar(out / START, [(f"{start}/{part}", (adapters[start] / part).read_bytes()) for part in (_WEIGHTS, _CONFIG)])
-    others = {name: place for name, place in adapters.items() if name != start}
-    with ThreadPoolExecutor(8) as pool:  # xz releases the interpreter lock
-        contents = list(pool.map(lambda place: squeeze((place / _WEIGHTS).read_bytes(), base), others.values()))
-    boxes: list[list[tuple[str, bytes]]] = [[]]
-    left = []
-    for (name, place), weights in zip(others.items(), contents, strict=True):
-        if sum(len(c) for _, c in boxes[-1]) + len(weights) > FILE:
-            boxes.append([])
-        if len(boxes) > FILES - 2:
-            left.append(name)
-            continue
-        boxes[-1] += [(f"{name}/{_WEIGHTS}.xz", weights), (f"{name}/{_CONFIG}", (place / _CONFIG).read_bytes())]
-    for number, box in enumerate(boxes[: FILES - 2], 1):
-        if box:
-            _tar(out / ADAPTERS.format(number), box)
-    return left
+            tar.add(file, f"results/{file.name}")
+        for file in sorted(results.glob("episodes/*.jsonl")):
+            content = lzma.compress(file.read_bytes(), preset=1)
+            entry = tarfile.TarInfo(f"results/episodes/{file.name}.xz")
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+        for name, folder in folders:
+            tar.add(folder, f"runs/{name}")
+    pieces.close_piece()
+    return len(list(out.glob("claims-*.tar")))
 
 
-def unpack_results(packed: Path, results: Path) -> int:
-    """Put packed results into their folder, where they are newer; returns how many files were unpacked."""
-    place = packed / RESULTS
-    if not place.is_file():
-        return 0
-    results.mkdir(parents=True, exist_ok=True)
+def unpack(packed: Path, results: Path, runs: Path) -> int:
+    """Put everything that is whole in its place; returns how many files there were."""
     count = 0
-    with tarfile.open(place) as tar:
-        for member in tar.getmembers():
-            target = results / Path(member.name).name
-            if member.isfile() and not (target.is_file() and target.stat().st_mtime > member.mtime):
-                tar.extract(member, results, filter="data")
-                count += 1
+    for member, content in _members(packed):
+        kind, _, name = member.name.partition("/")
+        if ".." in Path(name).parts:
+            continue
+        place = {"results": results, "runs": runs}[kind] / name.removesuffix(".jsonl.xz")
+        if name.endswith(".jsonl.xz"):
+            place, content = place.with_name(f"{place.name}.jsonl"), lzma.decompress(content)
+        elif kind == "results" and place.is_file():
+            content = _merged(place.read_bytes(), content)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        building = place.with_name(f"{place.name}.tmp")
+        building.write_bytes(content)
+        building.replace(place)
+        count += 1
     return count
 
 
-def unpack_adapters(packed: Path, runs: Path) -> list[str]:
-    """Put packed adapters where their trainings would have left them; returns the names of the folders."""
-    found = []
-    base = b""
-    whole = packed / START
-    for file in ([whole] if whole.is_file() else []) + sorted(packed.glob(ADAPTERS.format("*"))):
-        with tarfile.open(file) as tar:
-            for member in tar.getmembers():
+def _members(packed: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+    """The files that are whole."""
+    number, data = 0, io.BytesIO()
+    while (piece := packed / NAME.format(number)).is_file():
+        data.write(piece.read_bytes())
+        number += 1
+    data.seek(0)
+    try:
+        with tarfile.open(fileobj=data, mode="r:") as tar:
+            for member in tar:
                 content = tar.extractfile(member)
-                assert content is not None  # a tar of ours holds plain files alone
-                name, part = Path(member.name).parts[-2:]
-                place = runs / name / "adapter"
-                place.mkdir(parents=True, exist_ok=True)
-                if part == _CONFIG:
-                    (place / _CONFIG).write_bytes(content.read())
-                elif not (place / _WEIGHTS).is_file():
-                    building = place / f"{_WEIGHTS}.tmp"
-                    plain = part == _WEIGHTS
-                    building.write_bytes(content.read() if plain else expand(content.read(), base))
-                    building.replace(place / _WEIGHTS)
-                    found.append(name)
-                if file == whole and part == _WEIGHTS:
-                    base = (place / _WEIGHTS).read_bytes()
-    return found
+                if content is not None and len(found := content.read()) == member.size:
+                    yield member, found
+    except tarfile.ReadError:  # the last pieces are missing
+        return
 
 
-def squeeze(content: bytes, base: bytes) -> bytes:
-    """The exclusive or with `base`, low bytes before high ones, in xz."""
-    planes = _xor(content, base)
-    return lzma.compress(planes[0::2] + planes[1::2], preset=4)
-
-
-def expand(content: bytes, base: bytes) -> bytes:
-    planes = lzma.decompress(content)
-    half = -(-len(planes) // 2)
-    restored = bytearray(len(planes))
-    restored[0::2], restored[1::2] = planes[:half], planes[half:]
-    return _xor(bytes(restored), base)
-
-
-def _xor(content: bytes, base: bytes) -> bytes:
-    """Exclusive or with the base, as far as it goes."""
-    import numpy as np
-
-    out = np.frombuffer(content, np.uint8).copy()
-    size = min(len(content), len(base))
-    out[:size] ^= np.frombuffer(base, np.uint8)[:size]
-    return out.tobytes()
-
-
-def _tar(place: Path, files: Sequence[tuple[str, bytes]]) -> None:
-    with tarfile.open(place, "w") as tar:
-        for name, content in files:
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
+def _merged(here: bytes, packed: bytes) -> bytes:
+    """A file of results with what only the one here has of the same measurement."""
+    old, new = (json.loads(lzma.decompress(content)) for content in (here, packed))
+    if "stamp" not in new or old.get("stamp") != new["stamp"]:
+        return packed
+    new["units"] = {**old["units"], **new["units"]}
+    return lzma.compress(json.dumps(new, separators=(",", ":")).encode())

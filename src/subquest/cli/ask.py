@@ -125,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
 def prose_hint(episode: Episode, spec: AgentSpec) -> str:
     """What to try if a model keeps writing prose instead of actions; empty if it does not."""
     prose = sum(error in ("no action", "no <answer>") for t in episode.trajectories for error in t.format_errors)
+    prose += sum(failure.where == "format" for failure in episode.errors)
     turns = episode.usage.model_calls
     if prose < 2 or 3 * prose < turns:
         return ""

@@ -32,12 +32,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser(
         "list", help="the known models: licence, size, context, digests, sources, and what is here"
     )
-    card = actions.add_parser("card", help="a model card from training runs: data, commands, curves, dev scores")
+    card = actions.add_parser("card", help="a model card from training runs: data, commands, curves, scores")
     card.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of subquest train, in their order")
     card.add_argument("--name", required=True, help="the model's name")
     card.add_argument(
         "--adapter", type=Path, metavar="FILE", help="the adapter that is shipped: a GGUF file or a folder"
     )
+    card.add_argument("--eval", type=Path, nargs="+", default=[], metavar="RUN", help="runs of subquest eval with it")
     card.add_argument("--out", type=Path, metavar="FILE", help="a Markdown file (default: print it)")
     adapter = actions.add_parser("adapter", help="LoRA adapters")
     adapter_actions = adapter.add_subparsers(dest="adapter_action", metavar="ACTION", required=True)
@@ -144,7 +145,7 @@ def _card(args: argparse.Namespace) -> int:
         from ..train.model_card import model_card
     except ImportError as error:
         raise MissingDependency(f"{error.name}, which training needs,", "train") from None
-    text = model_card(args.name, args.runs, args.adapter)
+    text = model_card(args.name, args.runs, args.adapter, args.eval)
     if args.out is None:
         print(text, end="")
         return 0

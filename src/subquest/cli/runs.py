@@ -84,7 +84,8 @@ def _calibrate(args: argparse.Namespace) -> int:
             models = {summary.id: summary.model for summary in store.summaries()}
             for row in scored(store):
                 if "em" in row.scores and not row.scores.get("no_answer"):
-                    groups.setdefault((row.system, models[row.episode]), []).append(row)
+                    model = "" if weights is not None else models[row.episode]
+                    groups.setdefault((row.system, model), []).append(row)
     found = []
     for (system, model), rows in groups.items():
         answers = [
@@ -99,7 +100,8 @@ def _calibrate(args: argparse.Namespace) -> int:
         found += [fitted] if fitted.curves else []
         kinds = {True: "supported", False: "unsupported", None: "all"}
         shares = (f"{kinds[c.supported]} answers right {c.share:.0%} (n={c.n})" for c in fitted.curves)
-        print(f"{system} on {model}: {', '.join(shares) or f'fewer than {FEWEST} answers of a kind: left out'}")
+        told = ", ".join(shares) or f"fewer than {FEWEST} answers of a kind: left out"
+        print(f"{system} on {model or weights.name}: {told}")
     if not found:
         names = ", ".join(args.runs)
         raise UsageError(f"{names}: no system has {FEWEST} scored answers of a kind; evaluate more dev questions")

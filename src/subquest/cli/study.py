@@ -66,19 +66,16 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--use", action="append", default=[], metavar="NAME=PLACE", help="an adapter, as cold=FOLDER")
     group.add_argument("--data", type=Path, default=Path("../shared/data/eval"), help="folder of the real sets")
     group.add_argument("--recipes", type=Path, metavar="FOLDER", help="other recipes than the study's own")
-    group.add_argument(
-        "--runs", type=Path, default=Path("runs/claims"), metavar="FOLDER", help="where trainings are kept"
-    )
+    group.add_argument("--runs", type=Path, metavar="FOLDER", help="where trainings are kept (default: runs/NAME)")
     group.add_argument("--device", default="", help="cuda, cpu (default: cuda if available)")
 
 
 def run(args: argparse.Namespace) -> int:
     from ..study import find_study, read_study, studies
-    from ..study.recipe import CLAIMS
+    from ..study.recipe import CLAIMS_BY_SIZE
 
     if not args.name:
-        titles = {name: read_study(path).title for name, path in studies().items()}
-        titles[CLAIMS] = "All claims of the papers on the embedded model, the same budget for all (docs/claims.md)"
+        titles = {name: read_study(path).title for name, path in studies().items()} | CLAIMS_BY_SIZE
         print(json.dumps(titles) if args.json else "\n".join(f"{name:<18}{title}" for name, title in titles.items()))
         return 0
     study = read_study(args.recipes) if args.recipes else find_study(args.name)
@@ -255,29 +252,50 @@ def _run_trained(args: argparse.Namespace, study: Study) -> int:
     from ..study.training import open_progress
 
     results = Results(args.out or study.folder / "results")
+    args.runs = args.runs or Path("runs") / args.name
+    model = args.model or study.model or "smollm2"
+    if study.model and not args.model and (args.train or args.run):
+        raise UsageError(f"--model FOLDER is missing: where the weights of {study.model} are")
     if args.write:
         check_output(args.write, "markdown")
     until = math.inf if args.minutes is None else time.time() + 60 * args.minutes
 
     def opened() -> Progress:
-        return open_progress(study, results, args.runs, use=_adapters(args.use), model=args.model or "smollm2")
+        return open_progress(study, results, args.runs, use=_adapters(args.use), model=model)
 
     failed = _train(args, opened, until) if args.train else 0
     progress = opened()
     if args.run:
-        failed += _answer_left(args, progress, until)
+        failed += _answer_left(args, progress, model, until)
     if args.train or args.run:
         _report(_count(progress, () if args.train else args.only))
     if args.write:
-        from ..study.page import Page
-
-        with complete_file(args.write) as scratch:
-            scratch.write_text(Page(progress).text(), encoding="utf-8")
+        _write(args, progress)
     if args.types:
         _show_types(args, progress)
     elif not (args.train or args.run or args.write):
         _list(args, progress)
     return 1 if failed else 0
+
+
+def _write(args: argparse.Namespace, progress: Progress) -> None:
+    """The page of all claims; or, of a study on several sizes of model, a page of verdicts and one for each paper."""
+    if progress.study.sizes:
+        from ..study import read_study
+        from ..study.overview import Overview
+        from ..study.results import Results
+        from ..study.training import open_progress
+
+        def open_size(folder: Path) -> Progress:
+            study = read_study(folder.resolve())
+            return open_progress(study, Results(study.folder / "results"), Path("runs") / study.name)
+
+        Overview(progress, open_size).write(args.write)
+        return
+    from ..study.page import Page
+
+    with complete_file(args.write) as scratch:
+        scratch.write_text(Page(progress).text(), encoding="utf-8")
 
 
 def _report(text: str) -> None:
@@ -313,6 +331,7 @@ def _train(args: argparse.Namespace, opened: Callable[[], Progress], until: floa
             progress.results,
             adapters=progress.stamps.adapters,
             until=None if math.isinf(until) else until,
+            model=args.model if progress.study.model else "",
             device=args.device,
             report=_report,
         )
@@ -343,7 +362,7 @@ def _minilm_problem() -> str:
     return ""
 
 
-def _answer_left(args: argparse.Namespace, progress: Progress, until: float) -> int:
+def _answer_left(args: argparse.Namespace, progress: Progress, model: str, until: float) -> int:
     """Answer what is left, as far as this machine can; returns how many units are left of that."""
     from ..study.runner import Setup, answer_study, missing_for
 
@@ -358,9 +377,7 @@ def _answer_left(args: argparse.Namespace, progress: Progress, until: float) -> 
             variants.append(variant)
     for problem, names in lacking.items():
         _report(f"skipped: {', '.join(names)}: {problem}")
-    setup = Setup(
-        args.model or "smollm2", adapters, args.runs / "cache", args.concurrency, until=until, device=args.device
-    )
+    setup = Setup(model, adapters, args.runs / "cache", args.concurrency, until, args.device)
     return answer_study(progress, variants, setup, data=args.data, report=_report)
 
 

@@ -55,6 +55,7 @@ class SystemCalibration(Record):
 
     system: str
     model: str
+    """Empty in a file beside the weights that answered: it holds for them by whatever engine they run."""
     curves: tuple[Curve, ...]
 
     def chance(self, confidence: float | None, supported: bool | None) -> float | None:
@@ -90,7 +91,7 @@ class Calibrations(Record):
         return f"{', '.join(found.data)}; n={found.n}; {found.date}" if found else ""
 
     def find(self, system: str, model: str) -> SystemCalibration | None:
-        return next((found for found in self.systems if (found.system, found.model) == (system, model)), None)
+        return next((found for found in self.systems if found.system == system and found.model in ("", model)), None)
 
 
 def in_words(chance: float) -> str:

@@ -22,6 +22,7 @@ _READERS = {
     "csv": ("tables", "read_csv"),
     "html": ("html", "read_html"),
     "json": ("text", "read_json"),
+    "mail": ("mail", "read_mail"),
     "text": ("text", "read_text"),
     "image": ("images", "read_image"),
 }

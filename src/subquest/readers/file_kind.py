@@ -26,12 +26,13 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SUFFIXES = {
     "csv": "csv", "tsv": "csv", "json": "json", "jsonl": "text", "html": "html", "htm": "html", "xhtml": "html",
     "md": "text", "markdown": "text", "txt": "text", "xml": "text", "py": "text", "log": "text",
+    "eml": "mail",
 }  # fmt: skip
 _HEAD = 2048
 
 
 def sniff(content: bytes, name: str = "", content_type: str = "") -> str:
-    """pdf, docx, xlsx, pptx, zip, tar, gzip, ole, html, csv, json, text, image, audio, video or binary."""
+    """pdf, docx, xlsx, pptx, zip, tar, gzip, ole, html, mail, csv, json, text, image, audio, video or binary."""
     return sniff_file(io.BytesIO(content), name, content_type)
 
 

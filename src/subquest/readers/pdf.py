@@ -12,6 +12,10 @@ from .pdf_tables import tables_of
 
 _HYPHEN = re.compile("[\ufffe\xad\x02]\r?\n?")
 _DPI = 200
+_LONGEST_CAPTION = 100
+_NUMBERED = re.compile(r"tab[a-z]*\.? [A-Z]?\d", re.IGNORECASE)
+"""*Table 1*, *Tab. A2*, *Tabelle 3*."""
+_ENDS = (".", ",", ";", "!", "?")
 _WRONG = 100
 """Broken pages before the rest is skipped: a file may claim to have a billion."""
 _NO_TITLES = frozenset({"untitled", "untitled document", "(anonymous)", "(unspecified)"})
@@ -88,13 +92,20 @@ def _parts(words: Any, text: str, place: Place) -> list[Part]:
     for table in tables_of(words):
         if above := _clean(str(words.get_text_bounded(bottom=table.top, top=top))):
             found.append(Part(above, place))
-        found += [row_of(cells, {**place, "row": n}) for n, cells in enumerate(table.rows, 1)]
+        section = (caption,) if (caption := _caption(above)) else ()
+        found += [row_of(cells, {**place, "row": n}, section) for n, cells in enumerate(table.rows, 1)]
         top = table.bottom
     if found and (below := _clean(str(words.get_text_bounded(top=top)))):
         found.append(Part(below, place))
     if not found or sum(_letters("".join(part.cells) or part.text) for part in found) < _letters(_clean(text)):
         return [Part(_clean(text), place)]  # no tables, or some text stands where none was looked for
     return found
+
+
+def _caption(above: str) -> str:
+    """What a table is called: the line above it, unless it ends a sentence."""
+    line = above.rpartition("\n")[2].strip()
+    return line if len(line) <= _LONGEST_CAPTION and (_NUMBERED.match(line) or not line.endswith(_ENDS)) else ""
 
 
 def _letters(text: str) -> int:

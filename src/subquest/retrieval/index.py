@@ -47,6 +47,10 @@ from .writer import Changes, Placed, Progress, Writer
 T = TypeVar("T")
 
 
+_FILES_ABOUT = 20
+"""Passages whose files tell which tables a question is about."""
+
+
 class Index(Collection):
     """A searchable folder. Threads may share it; `close` it, or use it in a `with` block."""
 
@@ -238,7 +242,12 @@ class Index(Collection):
     @property
     def tables(self) -> Tables:
         """The whole tables of the files in the index, for SQL queries."""
-        return Tables(self.path, lambda: self._reader.db)
+        return Tables(self.path, lambda: self._reader.db, self._files_about)
+
+    def _files_about(self, query: str) -> list[str]:
+        """The files of the passages that a lexical search finds, best first."""
+        hits = self.search(query, _FILES_ABOUT, mode="bm25")
+        return list(dict.fromkeys(str(hit.document.meta.get("file", "")) for hit in hits))
 
     @property
     def files(self) -> Files:

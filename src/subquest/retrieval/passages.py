@@ -1,9 +1,9 @@
 """Passages: from the parts of a file to the documents that an index holds, each with its location.
 
-A passage of `docs/report.pdf` is a document called `docs/report.pdf#7`. Its title is the file's title and the headings
-above it; its metadata say where to look: `file`, `member` (of an archive), `page`, `slide`, `sheet` and `row`, `line`,
-`section`, and `start`, the place of its first character in that page, sheet or file; those of a Markdown page also hold
-the fields of its front matter, which is no passage.
+A passage of `docs/report.pdf` is a document called `docs/report.pdf#7`. Its title is the file's title, the sheet and
+the headings above it; its metadata say where to look: `file`, `member` (of an archive), `page`, `slide`, `sheet` and
+`row`, `line`, `section`, and `start`, the place of its first character in that page, sheet or file; those of a
+Markdown page also hold the fields of its front matter, which is no passage.
 """
 
 from __future__ import annotations
@@ -140,12 +140,12 @@ class Passages:
         return self._made(unwrapped(passage.text), section, {**place, "start": passage.start})
 
     def _of_rows(self, rows: Rows, section: tuple[str, ...]) -> Document:
-        text, first, last = rows
+        text, first, last, caption = rows
         place: dict[str, Any] = dict(first.place)
         for field in _COUNTED:
             if field in last.place and last.place[field] != first.place.get(field):
                 place[f"{field}_end"] = last.place[field]
-        return self._made(text, section, place)
+        return self._made(text, (*section, caption) if caption else section, place)
 
     def _made(self, text: str, section: tuple[str, ...], place: Mapping[str, Any]) -> Document:
         self._number += 1
@@ -157,7 +157,8 @@ class Passages:
         if section:
             meta["section"] = " > ".join(section)
         newer = f" (superseded by {meta[SUPERSEDED]})" if SUPERSEDED in meta else ""
-        title = " > ".join((self._title, *headings)) + newer
+        sheet = (str(place["sheet"]),) if "sheet" in place else ()
+        title = " > ".join((self._title, *sheet, *headings)) + newer
         return Document(f"{self._name}#{self._number}", title.replace(_SHY, ""), text.replace(_SHY, ""), meta)
 
 

@@ -11,6 +11,8 @@ from .splitter import Size, Splitter
 
 MOST = 10_000
 """Passages of one table whose rows are kept elsewhere too; search does not find the rows after them."""
+_CAPTION = 100
+"""Characters of the rows above the column names that are a title; longer ones are notes."""
 
 
 class RowSink(Protocol):
@@ -27,6 +29,8 @@ class Rows(NamedTuple):
     text: str
     first: Part
     last: Part
+    caption: str = ""
+    """What the table is called, by a row above its column names."""
 
 
 class TableRows:
@@ -39,6 +43,7 @@ class TableRows:
         self._sink = sink
         self._waiting: list[Part] | None = []
         self._names: tuple[str, ...] = ()
+        self._caption = ""
         self._held: list[tuple[Part, str]] = []
         self._weight = 0
         self._given = 0
@@ -71,10 +76,12 @@ class TableRows:
         yield from self._flush()
         if at >= 0:
             self._names = rows[at].cells
+            self._caption = _title_in(rows[:at])
             if self._sink is not None:
-                self._sink.begin(self._names, rows[at].place, rows[at].section)
+                section = rows[at].section
+                self._sink.begin(self._names, rows[at].place, (*section, self._caption) if self._caption else section)
             if at + 1 == len(rows):
-                yield Rows(rows[at].text, rows[at], rows[at])
+                yield Rows(rows[at].text, rows[at], rows[at], self._caption)
         for part in rows[at + 1 :]:
             yield from self._add(part)
 
@@ -104,7 +111,8 @@ class TableRows:
     def _flush(self) -> Iterator[Rows]:
         if self._held:
             self._given += 1
-            yield Rows("\n".join(text for _, text in self._held), self._held[0][0], self._held[-1][0])
+            text = "\n".join(text for _, text in self._held)
+            yield Rows(text, self._held[0][0], self._held[-1][0], self._caption)
         self._held, self._weight = [], 0
 
     def _wide(self, part: Part, text: str) -> Iterator[Rows]:
@@ -112,4 +120,10 @@ class TableRows:
         splitter = Splitter(self._size, markdown=False)
         for passage in [*splitter.line(text), *splitter.end()]:
             self._given += 1
-            yield Rows(passage.text, part, part)
+            yield Rows(passage.text, part, part, self._caption)
+
+
+def _title_in(rows: Sequence[Part]) -> str:
+    """The first row with a single short cell; empty where there is none."""
+    cells = next((filled for part in rows if len(filled := [c for c in part.cells if c]) == 1), [""])
+    return cells[0] if len(cells[0]) <= _CAPTION else ""

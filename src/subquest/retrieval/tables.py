@@ -36,6 +36,10 @@ _LENGTH = 1 << 20
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 _FORBIDDEN = frozenset({"load_extension", "randomblob", "zeroblob", "readfile", "writefile", "edit", "fts3_tokenizer"})
 
+_FOUND = 3.0
+"""Shared words that the first result of a search counts for; the second counts for half of it, and so on."""
+_WORD = re.compile(r"[^\W_]{3,}")
+
 LISTED = "tables"
 """The table that lists the others."""
 
@@ -98,10 +102,13 @@ class Result(NamedTuple):
 class Tables:
     """The tables of an index, as they are now."""
 
-    def __init__(self, folder: Path, store: Callable[[], sqlite3.Connection]) -> None:
-        """`store` gives a connection to the store of the index."""
+    def __init__(
+        self, folder: Path, store: Callable[[], sqlite3.Connection], files_about: Callable[[str], list[str]]
+    ) -> None:
+        """`store` gives a connection to the store of the index; `files_about` searches it."""
         self._path = folder / FILE
         self._store = store
+        self._files_about = files_about
 
     def __bool__(self) -> bool:
         return bool(self.all())
@@ -122,6 +129,21 @@ class Tables:
                 made = tuple(Column(n, t, label, tuple(samples)) for n, t, label, samples in json.loads(columns))
                 found.append(Table(name, number, meta, made, count))
         return found
+
+    def about(self, question: str) -> list[Table]:
+        """Every table, those first that a question seems to be about: a search for it finds their rows, or it shares
+        words with their names, columns and sample values."""
+        tables = self.all()
+        found = self._files_about(question) if len(tables) > 1 and question.strip() else []
+        asked = _beginnings(question)
+
+        def fit(table: Table) -> float:
+            file = str(table.place["file"])
+            return len(asked & _beginnings(table.described)) + (
+                _FOUND / (1 + found.index(file)) if file in found else 0
+            )
+
+        return sorted(tables, key=fit, reverse=True)
 
     def query(self, sql: str) -> Result:
         """Run one SELECT. Raises DataError with the reason where that is impossible."""
@@ -170,6 +192,11 @@ class Tables:
             raise DataError(f"{self._path} cannot be read ({error}); rebuild the index from its source") from None
         with contextlib.closing(db):
             yield db
+
+
+def _beginnings(text: str) -> set[str]:
+    """Words by their first letters: *employees* and *employee* count as one."""
+    return {word[:5] for word in _WORD.findall(text.casefold())}
 
 
 def quoted(name: str) -> str:

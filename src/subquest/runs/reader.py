@@ -133,6 +133,13 @@ class Reader:
             raise UsageError(f"the run {self.path} has no finished episode {episode_id!r}")
         return self._episode(rows[0], events)
 
+    def question_of(self, episode_id: str) -> Question:
+        """The question of an episode, without reading the episode."""
+        rows = self.query(f"SELECT q.body {_JOIN} WHERE e.id = ?", column(episode_id))
+        if not rows:
+            raise UsageError(f"the run {self.path} has no finished episode {episode_id!r}")
+        return from_dict(Question, self.load(rows[0][0]))
+
     def events(self, episode_id: str, *, after: int = -1) -> list[Event]:
         """The episode's events so far, those after event number `after`."""
         rows = self.query(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -30,7 +29,6 @@ SQL = Action(
 _TABLES = 12
 _CHARACTERS = 4000
 """How many tables are described in a prompt, and in how many characters; the others can be listed by a query."""
-_WORD = re.compile(r"\w{3,}")
 
 
 def tables_of(search: Search | None) -> Tables | None:
@@ -49,19 +47,14 @@ def with_tables(
     tables = tables_of(search) if prompts.set_of(role) == "full" else None
     if tables is None:
         return list(messages)
-    text = prompts.text(told, tables=described(tables.all(), task))
+    text = prompts.text(told, tables=described(tables.about(task)))
     return [replace(messages[0], content=f"{messages[0].content}\n\n{text}"), *messages[1:]]
 
 
-def described(tables: Sequence[Table], task: str) -> str:
-    """The tables that share the most words with a task, one a line."""
-    asked = {word[:5] for word in _WORD.findall(task.casefold())}
-
-    def shared(table: Table) -> int:
-        return len(asked & {word[:5] for word in _WORD.findall(table.described.casefold().replace("_", " "))})
-
+def described(tables: Sequence[Table]) -> str:
+    """The first tables, one a line."""
     lines: list[str] = []
-    for table in sorted(tables, key=shared, reverse=True)[:_TABLES]:
+    for table in tables[:_TABLES]:
         line = table.described
         if lines and sum(map(len, lines)) + len(line) > _CHARACTERS:
             break

@@ -98,7 +98,7 @@ class RunLibrary:
 
     @staticmethod
     def _row(store: RunStore, summary: Summary) -> dict[str, Any]:
-        question = store.episode(summary.id, events=False).question
+        question = store.question_of(summary.id)
         return {
             **asdict(summary),
             "question": question.meta.get("asked") or question.question,

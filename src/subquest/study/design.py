@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal
 
-from ..codec import Positive, Record, Share
+from ..codec import Count, Positive, Record, Share
 from ..errors import ConfigError, UsageError
 from ..input_file import read_toml
 
@@ -34,13 +34,26 @@ class Source(Record):
     sample: Positive | None = None
     """How many questions the paper took, where it took a part; which ones is not known."""
     pictures: Share = 0.0
-    """Share of the questions that keep a name in an attached picture (`study.pictures`). Such a source is used only
-    where a variant or a claim names it."""
+    """Share of the questions that keep a name in an attached picture (`study.pictures`)."""
+    limit: Count = 0
+    """Only the first so many questions; 0 for all."""
+    set: str = ""
+    """The source that this one is a part of: it has that one's name in tables, and the paper's numbers of it."""
+    site: bool = False
+    """A world whose articles are a web site: systems with tools search it and open its pages (`worlds.site`)."""
+    episodes: bool = False
+    """Every variant is asked these questions, and its episodes are kept to be read; no table shows them."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is used where no variant or claim names its sources."""
+        return not (self.pictures or self.set or self.site or self.episodes)
 
     @property
     def description(self) -> str:
         """What is asked, in one line; results of other questions are stale."""
-        return f"{self.dataset}, pictures={self.pictures}" if self.pictures else self.dataset
+        more = [f"pictures={self.pictures}"] * bool(self.pictures) + [f"the first {self.limit}"] * bool(self.limit)
+        return ", ".join([self.dataset, *more, *["as a web site"] * self.site])
 
 
 class Variant(Record):
@@ -61,6 +74,10 @@ class Variant(Record):
     """Score the planner's plans against the gold ones (needs the MiniLM weights)."""
     named: tuple[str, ...] = ()
     """Settings that the recipe gives to this variant alone."""
+    prompts: Literal["compact", "full"] = "compact"
+    """The set of prompts of a variant with adapters."""
+    max_tokens: Count = 0
+    """Longest turn of a variant with adapters; 0 for what suits the embedded model."""
 
     @property
     def oracle(self) -> bool:
@@ -182,6 +199,14 @@ class Study(Record):
     """Digest of the adapter that ships: rows of another one cannot be compared."""
     start: str = ""
     """The training whose adapter all others start from that name no other; itself, it starts from the bare model."""
+    model: str = ""
+    """The model that its trainings start from and its variants use; the embedded one where empty."""
+    parameters: float = 0.0
+    """How large that is."""
+    findings: Mapping[str, str] = {}
+    """What was found, by claim, where the claim does not say it itself."""
+    sizes: tuple[str, ...] = ()
+    """Folders of the same study on smaller models: its page compares them."""
     origins: Mapping[str, str] = {}
     """By start, the digest of its adapter, or of its recipe as long as it was not made (`stamps.with_origins`)."""
 
@@ -224,13 +249,23 @@ class Study(Record):
 
     @property
     def plain_sources(self) -> tuple[str, ...]:
-        return tuple(s.name for s in self.sources.values() if not s.pictures)
+        return tuple(s.name for s in self.sources.values() if s.plain)
 
     def sources_of(self, variant: Variant) -> tuple[str, ...]:
-        """What a variant is asked: of its sources those that a row shows, or all of them where no row has it."""
-        own = variant.sources or self.plain_sources
-        shown = {s for c in self.claims if any(variant.name in r.answered_by for r in c.row) for s in self.shown_by(c)}
-        return tuple(s for s in own if s in shown) or own
+        """What the rows of a variant show: of its sources those of its claims, or all of them where no row has it."""
+        claimed = (c for c in self.claims if any(variant.name in r.answered_by for r in c.row))
+        shown = {s for c in claimed for s in self.shown_by(c)}
+        found = tuple(s for s in self.sources if s in shown and s in (variant.sources or shown))
+        return found or variant.sources or self.plain_sources
+
+    def asked_of(self, variant: Variant) -> tuple[str, ...]:
+        """The same, with the questions whose episodes are read."""
+        read = [] if variant.oracle else [s.name for s in self.sources.values() if s.episodes]
+        return tuple(dict.fromkeys([*self.sources_of(variant), *read]))
+
+    def set_of(self, source: str) -> str:
+        """The source by the name that tables and the papers' numbers have."""
+        return self.sources[source].set or source
 
     def asks(self, variant: Variant, part: str) -> bool:
         """Whether a variant is asked a part: not where all its rows take their answers to it from other variants."""

@@ -39,7 +39,7 @@ class Prepared(NamedTuple):
 def parts_of(source: Source, data: Path) -> list[Part]:
     """A source's parts: one per world, or the source itself; files are looked for in `data`."""
     dataset = source.dataset if source.dataset.startswith("world:") else str(data / source.dataset)
-    found = expanded((DataPart(dataset, tuple(str(data / name) for name in source.corpus)),))
+    found = expanded((DataPart(dataset, tuple(str(data / name) for name in source.corpus), limit=source.limit),))
     if len(found) == 1:
         return [Part(source.name, source, found[0])]
     return [Part(f"{source.name}-{n}", source, part) for n, part in enumerate(found, 1)]

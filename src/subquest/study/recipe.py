@@ -42,6 +42,17 @@ A study may also bring its own models: variants name the *adapters* that answer,
     start = "cold"                                            the training that all others start from
     shipped = "aa96b37da7721ae9"                              digest of the adapter that ships with the model
 
+    model = "Qwen2.5-Coder-1.5B-Instruct"                     the model, in place of the embedded one: trainings start
+    parameters = 1.5e9                                        from it, `--model FOLDER` says where it is
+    prompts = "full"                                          for the variants of the file, as is max_tokens
+    like = "../claims"                                        what it leaves out is taken from this study: the words of
+                                                              claims; without variants, everything, and of the claims
+    only = ["coda-*"]                                         these
+    sizes = ["../claims"]                                     the same study on smaller models, for the page
+
+    [finding]                                                 what was found, by claim
+    coda-hierarchy = "..."
+
     [[claim]]                                                 a table of a paper: rows of variants, what they must show
     id = "coda-hierarchy"
     paper = "CoDA"
@@ -61,12 +72,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from ..codec import Positive, Record, checked
+from ..codec import Count, NonNegative, Positive, Record, checked
 from ..errors import ConfigError, UsageError, suggest
 from ..evaluate.score import score
 from ..input_file import read_toml
@@ -77,7 +89,12 @@ from .design import AVERAGE, BARE, ORACLE, SHIPPED, Claim, Row, Source, Study, T
 PAPERS = ("CoDA", "DECOR", "APEX-Searcher", "HiRA")
 """In this order on a page; others follow."""
 CLAIMS = "claims"
-"""The study of all claims of the papers; its recipe is a folder of the checkout."""
+CLAIMS_BY_SIZE = {
+    "claims-1.5b": "All claims of the papers on Qwen2.5-Coder-1.5B (docs/claims.md)",
+    "claims-0.5b": "The first of them on Qwen2.5-Coder-0.5B",
+    CLAIMS: "All claims of the papers on the embedded model (docs/claims/135m.md)",
+}
+"""The studies of the papers' claims; their recipes are folders of the checkout."""
 
 T = TypeVar("T")
 
@@ -93,6 +110,7 @@ class _VariantEntry(Record):
     roles: Mapping[str, str] = {}
     sources: tuple[str, ...] = ()
     plans: bool = False
+    max_tokens: Count = 0
 
 
 class _TrainingEntry(Record):
@@ -123,6 +141,14 @@ class _Recipe(Record):
     claim: tuple[dict[str, Any], ...] = ()
     start: str = ""
     shipped: str = ""
+    model: str = ""
+    parameters: NonNegative = 0.0
+    prompts: Literal["compact", "full"] = "compact"
+    max_tokens: Count = 0
+    like: str = ""
+    only: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
+    finding: Mapping[str, str] = {}
 
 
 def studies() -> dict[str, Path]:
@@ -134,9 +160,9 @@ def studies() -> dict[str, Path]:
     return {}
 
 
-def claims_folder() -> Path:
+def claims_folder(name: str = CLAIMS) -> Path:
     """The recipes of the papers' claims, in the checkout."""
-    return Path(__file__).resolve().parents[3] / "recipes" / CLAIMS
+    return Path(__file__).resolve().parents[3] / "recipes" / name
 
 
 def find_study(name: str) -> Study:
@@ -144,10 +170,10 @@ def find_study(name: str) -> Study:
     if name.endswith(".toml"):
         return read_study(Path(name))
     known = studies()
-    if name == CLAIMS:
-        return read_study(claims_folder())
+    if name in CLAIMS_BY_SIZE:
+        return read_study(claims_folder(name))
     if name not in known:
-        raise UsageError(f"there is no study {name!r}; {suggest(name, [*known, CLAIMS])}")
+        raise UsageError(f"there is no study {name!r}; {suggest(name, [*known, *CLAIMS_BY_SIZE])}")
     return read_study(known[name])
 
 
@@ -157,14 +183,45 @@ def read_study(path: Path) -> Study:
     found = {file: table for file in files if (table := _load(file)) and not _is_training_recipe(table)}
     if path.is_dir() and not found:
         raise UsageError(f"{path} holds no recipes of a study; run this in the project's checkout, or name the folder")
-    study = Study(path.stem, {}, {}, folder=path if path.is_dir() else path.parent)
-    for file, table in found.items():
-        recipe = checked(_Recipe, table, str(file), error=ConfigError)
-        study = _add(study, recipe, file, single=not path.is_dir())
+    given = {file: checked(_Recipe, table, str(file), error=ConfigError) for file, table in found.items()}
+    likes = [(file, recipe) for file, recipe in given.items() if recipe.like]
+    other = read_study((likes[0][0].parent / likes[0][1].like).resolve()) if likes else None
+    name = path.name if path.is_dir() else path.stem
+    study = Study(name, {}, {}, folder=path if path.is_dir() else path.parent)
+    for file, recipe in given.items():
+        study = _add(study, recipe, file, other, single=not path.is_dir())
+    if other is not None and not study.variants:
+        study = _like(study, other, likes[0][1].only)
+    claims = (replace(c, finding=c.finding or study.findings.get(c.id, "")) for c in study.claims)
+    study = _on_its_model(replace(study, claims=tuple(claims)))
     order = sorted(study.claims, key=lambda c: PAPERS.index(c.paper) if c.paper in PAPERS else len(PAPERS))
     study = replace(study, claims=tuple(order))
     _check(study, path)
     return study
+
+
+def _like(study: Study, other: Study, only: Sequence[str]) -> Study:
+    """A study with the sources, variants, trainings and claims of another one."""
+    claims = tuple(
+        replace(c, note="", finding="")
+        for c in other.claims
+        if not only or any(fnmatch(c.id, pattern) for pattern in only)
+    )
+    used = {v for c in claims for r in c.row for v in r.answered_by}
+    variants = {name: variant for name, variant in other.variants.items() if name in used}
+    needed = {a for v in variants.values() for a in v.adapters.values()}
+    trainings = {name: t for name, t in other.trainings.items() if name in needed}
+    return replace(
+        study, sources=other.sources, variants=variants, trainings=trainings, claims=claims, start=other.start
+    )
+
+
+def _on_its_model(study: Study) -> Study:
+    """The study with trainings that start from its model."""
+    if not study.model:
+        return study
+    trainings = {n: replace(t, set={**t.set, "model.path": study.model}) for n, t in study.trainings.items()}
+    return replace(study, trainings=trainings)
 
 
 def _load(file: Path) -> dict[str, Any]:
@@ -184,14 +241,15 @@ def _tables(table: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _is_training_recipe(table: Mapping[str, Any]) -> bool:
-    return "model" in table or "optimiser" in table
+    return isinstance(table.get("model"), dict) or "optimiser" in table
 
 
-def _add(study: Study, recipe: _Recipe, file: Path, *, single: bool) -> Study:
-    """The study with what another file holds."""
+def _add(study: Study, recipe: _Recipe, file: Path, other: Study | None, *, single: bool) -> Study:
+    """The study with what a file holds, worded as the `other` one where it says nothing."""
+    known = {claim.id: claim for claim in other.claims} if other is not None else {}
     shared = {**recipe.settings, **({"k": recipe.k} if recipe.k is not None else {})}
-    variants = [v for entry in recipe.variant for v in _expand_variant(entry, shared)]
-    claims = tuple(_claim({**recipe.shared, **row}, file) for row in recipe.claim)
+    variants = [v for entry in recipe.variant for v in _expand_variant(entry, recipe, shared)]
+    claims = tuple(_claim({**recipe.shared, **row}, file, known.get(row.get("id", ""))) for row in recipe.claim)
     if any(not claim.metrics for claim in claims):
         raise ConfigError(f"{file}: 'metrics' is missing")
     if single and not claims:
@@ -209,6 +267,10 @@ def _add(study: Study, recipe: _Recipe, file: Path, *, single: bool) -> Study:
         differs=(*study.differs, *recipe.differs),
         shipped=recipe.shipped or study.shipped,
         start=recipe.start or study.start,
+        model=recipe.model or study.model,
+        parameters=recipe.parameters or study.parameters,
+        sizes=(*study.sizes, *recipe.sizes),
+        findings={**study.findings, **recipe.finding},
     )
 
 
@@ -255,7 +317,7 @@ def _name(name: str, chosen: Mapping[str, Any], separator: str = ",") -> str:
     return separator.join([name, *(f"{key.rpartition('.')[2]}={value}" for key, value in chosen.items())])
 
 
-def _expand_variant(entry: _VariantEntry, shared: Mapping[str, Any]) -> list[Variant]:
+def _expand_variant(entry: _VariantEntry, recipe: _Recipe, shared: Mapping[str, Any]) -> list[Variant]:
     """The variants of one entry: one for each combination of its grid and each of its adapters."""
     known = {field.name for field in dataclasses.fields(get(entry.system).Settings)}
     out = []
@@ -269,6 +331,8 @@ def _expand_variant(entry: _VariantEntry, shared: Mapping[str, Any]) -> list[Var
             "search": entry.search,
             "plans": entry.plans,
             "named": tuple(own),
+            "prompts": recipe.prompts,
+            "max_tokens": entry.max_tokens or recipe.max_tokens,
         }
         if not entry.adapters and not entry.roles:
             out.append(Variant(_name(entry.name, chosen, ", "), **given))
@@ -286,16 +350,19 @@ def _expand_training(entry: _TrainingEntry, folder: Path) -> list[Training]:
     ]
 
 
-def _claim(table: Mapping[str, Any], file: Path) -> Claim:
-    """A claim; a row with `each` stands for one row per value, with `{}` in its names replaced by it."""
-    claim = checked(Claim, dict(table), f"{file}: claim {table.get('id', '')!r}", error=ConfigError)
+def _claim(table: Mapping[str, Any], file: Path, like: Claim | None = None) -> Claim:
+    """A claim; a row with `each` stands for one row per value, with `{}` in its names replaced by it. What it leaves
+    out, and the paper's numbers of rows of the same names, it has from the claim that it is `like`."""
+    words = {key: getattr(like, key) for key in ("paper", "place", "says", "setting")} if like is not None else {}
+    claim = checked(Claim, {**words, **table}, f"{file}: claim {table.get('id', '')!r}", error=ConfigError)
+    numbers = {row.name: row.paper for row in like.row} if like is not None else {}
     rows = []
     for row in claim.row:
         for value in row.each or ("",):
             variants = tuple(name.format(value) for name in row.variants)
-            rows.append(
-                replace(row, name=row.name.format(value), variant=row.variant.format(value), variants=variants, each=())
-            )
+            name, variant = row.name.format(value), row.variant.format(value)
+            paper = row.paper or numbers.get(name, {})
+            rows.append(replace(row, name=name, variant=variant, variants=variants, paper=paper, each=()))
     return replace(claim, row=tuple(rows))
 
 

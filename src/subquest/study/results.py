@@ -2,8 +2,9 @@
 comparisons.
 
 One file per variant, JSON in xz, with the stamp it was measured with. A *unit* is one variant on one part of a source
-(a world, a real set). It is stored when all its questions are answered; until then `partial.json.xz` keeps what a run
-that was cut off had answered. Metrics of answers are kept per question (in thousandths), costs as means.
+(a world, a real set). It is stored when all its questions are answered; until then `partial-VARIANT.json.xz` keeps what
+a run that was cut off had answered. Processes that answer for different variants can share a folder. Metrics of answers
+are kept per question (in thousandths), costs as means.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..record import Question
 from .design import Study, Training, Variant
 from .stamps import Stamp, Stamps, digest, known_as
 
-KEPT = ("em", "f1", "cem", "judge", "sepr", "interactions", "completion_tokens")
+KEPT = ("em", "f1", "cem", "judge", "sepr", "interactions", "completion_tokens", "written_planner")
 """Figures that are kept for each question."""
 PARTIAL = "partial"
 REAL_SET = 485
@@ -112,16 +113,24 @@ class Results:
         self._held[variant] = result = VariantResult(stamp, {**units, name: unit})
         self.write(variant, dataclasses.asdict(result))
 
-    def partial(self) -> dict[str, dict[int, dict[str, float]]]:
-        """Scores by question of the units that are not complete, by what they are (`partial_key`)."""
-        found = self.read(PARTIAL) or {}
+    def partial(self, variant: str) -> dict[str, dict[int, dict[str, float]]]:
+        """Scores by question of a variant's units that are not complete, by what they are (`partial_key`)."""
+        found = self.read(f"{PARTIAL}-{variant}") or {}
         return {key: {int(n): scores for n, scores in answers.items()} for key, answers in found.items()}
 
-    def keep_partial(self, answers: Mapping[str, Mapping[int, Scores]]) -> None:
-        if kept := {key: found for key, found in answers.items() if found}:
-            self.write(PARTIAL, kept)
+    def keep_partial(self, variant: str, answers: Mapping[str, Mapping[int, Scores]]) -> None:
+        """What was answered of units; those without answers are complete or were never begun."""
+        if kept := {key: found for key, found in {**self.partial(variant), **answers}.items() if found}:
+            self.write(f"{PARTIAL}-{variant}", kept)
         else:
-            self._path(PARTIAL).unlink(missing_ok=True)
+            self._path(f"{PARTIAL}-{variant}").unlink(missing_ok=True)
+
+    def keep_episode(self, variant: str, episode: str) -> None:
+        """An episode to be read, as a line of JSON."""
+        place = self.folder / "episodes" / f"{_file_name(variant)}.jsonl"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("a", encoding="utf-8") as file:
+            file.write(episode + "\n")
 
     def training(self, training: str, recipe: str) -> dict[str, Any]:
         """`adapter` (its digest, empty before the last step) and `figures` of a training; empty where it was not run
@@ -148,7 +157,11 @@ class Results:
         os.replace(building, path)
 
     def _path(self, name: str) -> Path:
-        return self.folder / f"{re.sub(r'[^A-Za-z0-9=.,@-]+', '_', name)}.json.xz"
+        return self.folder / f"{_file_name(name)}.json.xz"
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9=.,@-]+", "_", name)
 
 
 def partial_key(stamp: Stamp, name: str, questions: str) -> str:
@@ -178,9 +191,10 @@ class Progress:
     def expected(self, variant: Variant, source: str) -> int:
         """Questions of a source that a variant is asked: worlds say how many they have, real sets have at least some
         hundreds."""
-        dataset = self.study.sources[source].dataset
+        dataset, limit = self.study.sources[source].dataset, self.study.sources[source].limit
         seeds, each = re.search(r"seeds=(\d+)-(\d+)", dataset), re.search(r"questions=(\d+)", dataset)
         size = int(each[1]) if each else REAL_SET
+        size = min(size, limit or size)
         if seeds is None:
             return size
         worlds = range(1, int(seeds[2]) - int(seeds[1]) + 2)

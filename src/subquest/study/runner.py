@@ -28,7 +28,10 @@ from ..metrics.plans import score_plans
 from ..record import Episode, Question
 from ..retrieval.minilm import weights
 from ..systems.apex.plan import written_plan
+from ..systems.registry import get
 from ..tools.sandbox import bubblewrap
+from ..tools.tool_options import ToolOptions
+from ..tools.websearch import SearXNG
 from .design import BARE, Variant
 from .pictures import picture_reader
 from .questions import Part, Prepared, parts_of, prepare_all
@@ -39,9 +42,6 @@ SAVE_SECONDS = 15.0
 """Between writes of what is not complete."""
 BATCH = 64
 """Answers whose plans are scored, and which are kept, together."""
-SECOND_ENGINE = 0.25
-"""Share of the memory for the second engine of a variant with two adapters: it is the planner's, whose contexts are
-short."""
 COSTS = (
     "forced", "failed", "no_answer", "prompt_tokens", "completion_tokens", "peak_context", "model_calls", "searches",
     "tool_calls", "trajectories", "support_recall",
@@ -59,8 +59,6 @@ class Setup(NamedTuple):
     cache: Path
     """For questions and indexes."""
     concurrency: int = 8
-    memory: float = 0.7
-    """Share of the GPU's memory for contexts."""
     until: float = math.inf
     """Unix time at which to stop."""
     device: str = ""
@@ -96,7 +94,7 @@ def answer_study(
     report: Callable[[str], None] = lambda text: None,
 ) -> int:
     """Answer what is not answered yet, as far as there is time; returns how many units are left."""
-    parts = {s: parts_of(progress.study.sources[s], data) for v in variants for s in progress.study.sources_of(v)}
+    parts = {s: parts_of(progress.study.sources[s], data) for v in variants for s in progress.study.asked_of(v)}
     ready = prepare_all([p for found in parts.values() for p in found], setup.cache, report)
     units = open_units(progress, variants, parts, ready)
     report(f"{len(units)} units to answer, {sum(len(unit.left) for unit in units)} questions")
@@ -104,7 +102,7 @@ def answer_study(
     order = {weights: n for n, weights in enumerate(dict.fromkeys(unit.weights for unit in units))}
     try:
         if units:
-            asyncio.run(answer(sorted(units, key=lambda unit: order[unit.weights]), setup, recorder.keep))
+            asyncio.run(answer(sorted(units, key=lambda unit: order[unit.weights]), setup, recorder))
     finally:
         recorder.save()
     return sum(1 for unit in units if unit.left)
@@ -124,7 +122,8 @@ def missing_for(variant: Variant, adapters: Mapping[str, str]) -> str:
     try:
         if variant.needs_minilm:
             weights()
-        if variant.oracle:
+        uses_code = variant.oracle or get(variant.system).uses_tools
+        if uses_code and not ToolOptions().remote_sandbox:
             bubblewrap.way()
     except SubquestError as error:
         return str(error)
@@ -139,11 +138,10 @@ def open_units(
 ) -> list[Unit]:
     """What is left. What one variant has is given to those that are the same measurement."""
     study, results = progress.study, progress.results
-    partial = results.partial()
     asked = []
     for variant in variants:
         stamp = progress.stamps.of(variant)
-        for part in (p for name in study.sources_of(variant) for p in parts[name]):
+        for part in (p for name in study.asked_of(variant) for p in parts[name]):
             if part.name in ready and study.asks(variant, part.name):
                 found = results.unit(variant.name, stamp, part.name, ready[part.name].digest)
                 asked.append((variant, stamp, part, partial_key(stamp, part.name, ready[part.name].digest), found))
@@ -155,7 +153,8 @@ def open_units(
         elif found is None and key in units:
             units[key].variants.append(variant)
         elif found is None:
-            units[key] = Unit([variant], part, ready[part.name], key, dict(partial.get(key, {})))
+            answered = results.partial(variant.name).get(key, {})
+            units[key] = Unit([variant], part, ready[part.name], key, dict(answered))
     return list(units.values())
 
 
@@ -173,6 +172,11 @@ class Recorder:
         if time.monotonic() - self._saved > SAVE_SECONDS:
             self.save()
 
+    def read(self, unit: Unit, episode: Episode) -> None:
+        """An episode that is kept for readers."""
+        for variant in unit.variants:
+            self.progress.results.keep_episode(variant.name, episode.to_json())
+
     def _finish(self, unit: Unit) -> None:
         questions, source = unit.ready.questions, unit.part.source
         scores = [unit.scores[n] for n in range(len(questions))]
@@ -187,25 +191,21 @@ class Recorder:
 
     def save(self) -> None:
         self._saved = time.monotonic()
-        results = self.progress.results
-        results.keep_partial({**results.partial(), **{u.key: u.scores if u.left else {} for u in self.units}})
+        by_variant: dict[str, dict[str, Mapping[int, Scores]]] = {}
+        for unit in self.units:
+            by_variant.setdefault(unit.variants[0].name, {})[unit.key] = unit.scores if unit.left else {}
+        for name, answers in by_variant.items():
+            self.progress.results.keep_partial(name, answers)
 
 
-async def answer(
-    units: Iterable[Unit],
-    setup: Setup,
-    keep: Callable[[Unit, Mapping[int, Scores]], None],
-    engines: Engines | None = None,
-) -> None:
-    """Answer units in their order, which may be generated as they are needed; `keep` gets answers as they come. The
-    caller closes the engines that it gives."""
+async def answer(units: Iterable[Unit], setup: Setup, recorder: Recorder) -> None:
+    """Answer units in their order; the recorder gets answers as they come."""
     async with contextlib.AsyncExitStack() as stack:
-        if engines is None:
-            engines = Engines(setup)
-            stack.push_async_callback(engines.close)
+        engines = Engines(setup)
+        stack.push_async_callback(engines.close)
         agents = _Agents(engines, stack)
         for _, group in itertools.groupby(units, key=lambda unit: unit.weights):
-            batch = _Batch(engines, keep)
+            batch = _Batch(engines, recorder)
             left = None if math.isinf(setup.until) else setup.until - time.time()
             try:
                 async with asyncio.timeout(left):
@@ -233,6 +233,7 @@ class _Agents:
         self.systems: dict[str, Any] = {}
         self._engines, self._stack = engines, stack
         self._indexes: dict[Path, tuple[Any, Any]] = {}
+        self._sites: dict[str, str] = {}
         self._reading_pictures = False
 
     def open(self, unit: Unit) -> str:
@@ -253,25 +254,41 @@ class _Agents:
         search: Any = index if variant.oracle else remembered
         if variant.search == "rerank":
             search = self._engines.rerank(search)
-        engines = self._engines.of(variant, unit.ready.questions)
+        engines, spec = self._engines.of(variant, unit.ready.questions), spec_of(variant)
+        if unit.part.source.site:
+            address = self._site(unit.part.data.questions)
+            search = SearXNG(address, per_second=1000)
+            spec = spec.replace(tool_options=ToolOptions(allow_hosts=(address.removeprefix("http://"),)))
         name = f"{variant.name}/{unit.part.name}"
-        self.systems[name] = build_agent(spec_of(variant), Resources(engines, search))
+        self.systems[name] = build_agent(spec, Resources(engines, search))
         return name
+
+    def _site(self, world: str) -> str:
+        """The address of a world's web site, which is served until the end."""
+        from ..train.world_sources import world_of
+        from ..worlds.site import Site, serve
+
+        if world not in self._sites:
+            self._sites[world] = self._stack.enter_context(serve(Site.of(world_of(world))))
+        return self._sites[world]
 
 
 class _Batch:
     """Answers that are not kept yet."""
 
-    def __init__(self, engines: Engines, keep: Callable[[Unit, Mapping[int, Scores]], None]) -> None:
+    def __init__(self, engines: Engines, recorder: Recorder) -> None:
         self.asked: dict[str, tuple[Unit, int]] = {}
         """By job, its unit and the place of its question."""
-        self._engines, self._keep = engines, keep
+        self._engines, self._recorder = engines, recorder
         self._found: list[tuple[Unit, int, dict[str, float], list[str]]] = []
 
     def add(self, job: Job, episode: Episode, scores: Mapping[str, float]) -> None:
         if self._engines.broken:
             raise EngineError(f"{self._engines.broken}; what was not answered before is left for the next run")
-        self._found.append((*self.asked.pop(job.id), *scores_of(episode, scores)))
+        unit, place = self.asked.pop(job.id)
+        if unit.part.source.episodes:
+            self._recorder.read(unit, episode)
+        self._found.append((unit, place, *scores_of(episode, scores)))
         if len(self._found) >= BATCH:
             self.flush()
 
@@ -284,7 +301,7 @@ class _Batch:
                 plans = plan_scores(questions, [plan for _, _, plan in own], self._engines.embedder)
                 for (_, scores, _), value in zip(own, plans, strict=True):
                     scores |= {} if value is None else {"sepr": value}
-            self._keep(unit, {n: scores for n, scores, _ in own})
+            self._recorder.keep(unit, {n: scores for n, scores, _ in own})
 
 
 def scores_of(episode: Episode, scores: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
@@ -352,11 +369,7 @@ class Engines:
         if self._source is None:
             dtype = torch.bfloat16 if device == "cuda" else torch.float32
             self._source = load_source(self._setup.model, [], device=device, dtype=dtype)
-        room = None
-        if device == "cuda":
-            share = self._setup.memory * (SECOND_ENGINE if self._engines else 1 - SECOND_ENGINE)
-            room = int(share * torch.cuda.mem_get_info()[1] / (2 * self._source.architecture.cache_values()))
-        return TorchEngine(self._source, device=device, cache_tokens=room)
+        return TorchEngine(self._source, device=device)
 
     def _swap(self, place: int, name: str) -> None:
         from ..engine.torch.loader import load_adapter

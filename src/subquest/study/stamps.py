@@ -41,8 +41,8 @@ TUNING = (("rollout", "concurrency"), ("rollout", "cache_tokens"), ("optimiser",
 """Keys of a recipe that change how fast it runs and not what it learns."""
 UNUSED_PROMPTS = (
     "executor_nested_no_refine.md", "outliner.md", "reporter.md", "reporter_sentence.md", "tables.md", "tables_tool.md",
-    "given_tools.md", "given_tools_functions.md", "given_tools_only.md", "given_tools_planner.md",
-    "given_tools_tokens.md",
+    "given_tools.md", "given_tools_call.md", "given_tools_functions.md", "given_tools_only.md",
+    "given_tools_planner.md", "given_tools_tokens.md",
     "toolbox.md", "toolbox_remind.md",
 )  # fmt: skip
 """Prompts that no row uses (answers are short, executors are not nested, there are no tables and no tools of users): no
@@ -119,7 +119,8 @@ class Stamps:
     def __init__(self, study: Study, adapters: Mapping[str, str] | None = None, *, model: str = "smollm2") -> None:
         self.study = study
         self.adapters = adapters or {}
-        self._model = _model_digest(model)
+        # the weights of the study's own model, wherever they are kept
+        self._model = study.model if study.model and Path(model).is_dir() else _model_digest(model)
         self._made: dict[str, Stamp] = {}
 
     def add_adapters(self, adapters: Mapping[str, str]) -> None:
@@ -149,9 +150,9 @@ def spec_of(variant: Variant, spec: AgentSpec | None = None) -> AgentSpec:
     """The agent of a variant. What the variant does not name is as in `spec`; by default it decodes greedily, and the
     oracle writes what it writes."""
     if spec is None:
-        tokens = BARE_TOKENS if BARE in variant.adapters.values() else MAX_TOKENS
+        tokens = variant.max_tokens or (BARE_TOKENS if BARE in variant.adapters.values() else MAX_TOKENS)
         greedy = Sampling(max_tokens=tokens, temperature=0.0)
-        spec = AgentSpec(prompts="compact", sampling={} if variant.oracle else greedy)
+        spec = AgentSpec(prompts=variant.prompts, sampling={} if variant.oracle else greedy)
     return spec.replace(system=variant.system, preset=variant.preset, settings=variant.settings)
 
 
@@ -174,8 +175,8 @@ def measured(variant: Variant) -> dict[str, Any]:
         "system": variant.system,
         "settings": settings,
         "prompts": digest(
-            of_prompts(set_folder(system.prompt_folder(), "compact"), without=UNUSED_PROMPTS),
-            of_prompts(SHARED / "compact", without=UNUSED_PROMPTS),
+            of_prompts(set_folder(system.prompt_folder(), variant.prompts), without=UNUSED_PROMPTS),
+            of_prompts(SHARED / variant.prompts, without=UNUSED_PROMPTS),
         ),
         "sampling": {name: list(v) if isinstance(v, tuple) else v for name, v in sampling.items()},
         "search": variant.search or SEARCH,
@@ -219,7 +220,7 @@ def training_digest(training: Training, start: str) -> str:
     table.pop("traces", None)  # what the recipe's sources give, prepared in advance
     name = table.get("system", "coda")
     settings = {"k": table.get("k", 3), **table.get("settings", {})}
-    rolled = measured(Variant(training.name, name, {"": BARE}, settings))
+    rolled = measured(Variant(training.name, name, {"": BARE}, settings, prompts=table.get("prompts", "compact")))
     rolls = [rolled[name] for name in ("settings", "prompts", "search", "ranking")]
     rolls += [TRAINING_PLANS_VERSION] if training.needs_minilm else []
     return digest(json.dumps([table, rolls, start], sort_keys=True))

@@ -42,6 +42,7 @@ def train(
     *,
     adapters: Mapping[str, str],
     until: float | None = None,
+    model: str = "",
     device: str = "",
     report: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
@@ -54,7 +55,7 @@ def train(
             continue
         report(f"{training.name}: training")
         began = time.monotonic()
-        status = start_training(study, training, runs, adapters, minutes=left, device=device).wait()
+        status = start_training(study, training, runs, adapters, minutes=left, model=model, device=device).wait()
         try:
             step, last = finish_training(study, training, runs, results)
         except DataError as error:
@@ -74,13 +75,15 @@ def start_training(
     adapters: Mapping[str, str],
     *,
     minutes: float | None = None,
+    model: str = "",
     device: str = "",
 ) -> subprocess.Popen[bytes]:
-    """Start a training, or resume it where its folder has a checkpoint."""
+    """Start a training, or resume it where its folder has a checkpoint. `model` says where its model is."""
     folder = folder_of(study, training, runs)
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "subquest", "train", str(training.recipe), "--out", str(folder)]
     changes = {**training.set, "model.adapter": adapters.get(study.start_of(training), "")}
+    changes |= {"model.path": model} if model else {}
     for key, value in changes.items():
         command += ["--set", f"{key}={to_toml(value)}"]
     command += [] if minutes is None else ["--minutes", f"{minutes:.2f}"]
@@ -106,12 +109,15 @@ def finish_training(study: Study, training: Training, runs: Path, results: Resul
         place = adapter_of(study, training, runs)
         export_adapter(steps[-1], place, recipe.model)
         adapter = file_digest(str(place))
-    curves: dict[str, list[tuple[int, float]]] = {}
+    known = known_as(study, training)
+    before = results.training(training.name, known).get("figures", {})  # steps that were made on another machine
+    curves: dict[str, dict[int, float]] = {name: dict(found) for name, found in before.items()}
     with RunStore.open(folder / "run.sqlite") as store:
         for step, name, value in store.metrics():
             if name in FIGURES or name.startswith(("reward/", "dev_")):
-                curves.setdefault(name, []).append((step, round(value, 5)))
-    results.keep_training(training.name, known_as(study, training), adapter, curves)
+                curves.setdefault(name, {})[step] = round(value, 5)
+    figures = {name: sorted(found.items()) for name, found in curves.items()}
+    results.keep_training(training.name, known, adapter, figures)
     return reached, recipe.optimiser.steps
 
 

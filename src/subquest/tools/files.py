@@ -1,4 +1,4 @@
-"""Files as text: PDF, DOCX, XLSX, CSV, PPTX, HTML, Markdown, JSON and ZIP, by page, sheet or slide.
+"""Files as text: PDF, DOCX, XLSX, CSV, PPTX, HTML, e-mail, Markdown, JSON and ZIP, by page, sheet or slide.
 
 The reading itself is in `readers`; here a file becomes one text for a model, within a model's limits. Images, audio and
 video are read in `media`.
@@ -73,7 +73,7 @@ def from_bytes(content: bytes, kind: str, name: str = "") -> FileText:
     """The content of a file of a known kind as text."""
     readers = {
         "pdf": _pdf, "docx": _docx, "xlsx": _xlsx, "pptx": _pptx, "zip": _zip, "csv": _csv, "json": _json,
-        "html": _html, "text": _text,
+        "html": _html, "mail": _mail, "text": _text,
     }  # fmt: skip
     if kind not in readers:
         raise ToolError(f"{name or 'the file'} is {kind}, which cannot be read as text")
@@ -175,6 +175,11 @@ def _json(content: bytes) -> Iterator[tuple[str, str]]:
 
 def _html(content: bytes) -> Iterator[tuple[str, str]]:
     yield "", from_html(content, "http://file.invalid/").text
+
+
+def _mail(content: bytes) -> Iterator[tuple[str, str]]:
+    for section, parts in groupby(_parts(content, "mail"), lambda part: part.section[:1]):
+        yield "".join(section), "\n".join(part.text.strip() for part in parts)
 
 
 def _text(content: bytes) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from ..errors import ConfigError, DataError, UsageError
 from ..record import Episode, Segment, Trajectory
 from .loss import Aggregation, Layout
 from .operations import to_device
-from .prefixes import Distinct, share_prefixes
+from .prefixes import SHORTEST, Distinct, share_prefixes
 
 T = TypeVar("T")
 
@@ -158,17 +158,25 @@ class Batch:
         *,
         whole: Literal["trajectory", "rollout"] = "trajectory",
         only: Collection[int] | None = None,
+        alike: bool = False,
     ) -> list[list[int]]:
         """Trajectories (all, or `only` some) put together to at most so many tokens, longest units first; a unit longer
-        than that goes alone.
+        than that goes alone. Units that begin `alike` come one after the other, so that more of them share it.
 
         A ratio pooled per role needs whole rollouts together; any other loss takes whole trajectories.
         """
         if max_tokens < 1:
             raise UsageError(f"a micro-batch of {max_tokens} tokens cannot hold anything")
         lengths = self.lengths.tolist()
+        units = self._units(whole, only)
+        openings = self._openings([unit[0] for unit in units]) if alike else [b""] * len(units)
+        of_opening: dict[bytes, int] = {}
+        for unit, opening in zip(units, openings, strict=True):
+            of_opening[opening] = of_opening.get(opening, 0) + sum(lengths[i] for i in unit)
+        places = {opening: at for at, opening in enumerate(sorted(of_opening, key=lambda o: -of_opening[o]))}
+        order = sorted(zip(units, openings, strict=True), key=lambda u: (places[u[1]], -sum(lengths[i] for i in u[0])))
         bins: list[tuple[int, list[int]]] = []
-        for unit in sorted(self._units(whole, only), key=lambda u: -sum(lengths[i] for i in u)):
+        for unit, _ in order:
             size = sum(lengths[i] for i in unit)
             room = next((b for b, (used, _) in enumerate(bins) if used + size <= max_tokens), None)
             if room is None:
@@ -176,6 +184,11 @@ class Batch:
             else:
                 bins[room] = (bins[room][0] + size, bins[room][1] + unit)
         return [chosen for _, chosen in bins]
+
+    def _openings(self, trajectories: Sequence[int]) -> list[bytes]:
+        """What trajectories begin with, as far as it must be alike to be shared; nothing for short ones."""
+        ids, starts, lengths = self.token_ids.cpu().numpy(), self.cu_seqlens.tolist(), self.lengths.tolist()
+        return [ids[starts[n] : starts[n] + SHORTEST].tobytes() if lengths[n] > SHORTEST else b"" for n in trajectories]
 
     def _units(self, whole: Literal["trajectory", "rollout"], only: Collection[int] | None) -> list[list[int]]:
         """Groups of trajectories that must not be separated."""

@@ -14,7 +14,6 @@ from ..data.gold_plans import REFERENCE, item_of, items_of, repeats, with_unknow
 from ..metrics import contains_answer
 from ..record import Question
 from ..runtime.statements import sentences
-from ..worlds.grammar import join
 
 _DOCUMENT = re.compile(r"^(?:<\w+>)?Doc (\d+)\(Title: (.*?)\) (.*)$", re.MULTILINE)
 _WORD = re.compile(r"\w+")
@@ -125,7 +124,8 @@ def _read_plain(fact: Fact, title: str, body: str) -> Found | None:
     best, chosen = 0.0, ""
     rows = table_rows(body)
     for sentence in rows or _sentences(body):
-        named = any(name in sentence or name.split()[-1] in sentence for name in names)
+        # a family name alone may be another's: the whole name counts twice as much
+        named = max((1.0 if name in sentence else 0.5 * (name.split()[-1] in sentence) for name in names), default=0.0)
         # an article about the answer names it everywhere: there the sentence must name whom the task asks about
         if not named if fact.answer in title and names else not _states(sentence, fact.answer):
             continue
@@ -186,7 +186,7 @@ def _read_list(fact: Fact, body: str) -> Found | None:
     if _HOW_MANY.match(fact.task):
         counted = ", ".join(f"{n} {item}" for n, item in enumerate(items, 1))
         return Found(f"{note} Counted: {counted}.", fact.answer)
-    return Found(note, join(items))
+    return Found(note, ", ".join(items))
 
 
 def in_order(items: tuple[str, ...], text: str) -> list[str]:

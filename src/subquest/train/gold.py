@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
+from ..data.gold_plans import REFERENCE
 from ..errors import EngineRefused
 from ..record import Episode, Question, Segment
 from ..systems import registry
 from .conclusions import conclusion, in_both, worked_out
-from .facts import REFERENCE, Fact, Found, facts_of, in_order, plan_of, query, read
+from .facts import Fact, Found, facts_of, in_order, plan_of, query, read
 
 QUERIES = 2
 """Queries a teacher tries for one fact."""
@@ -124,6 +125,8 @@ class GoldTeacher:
     def __init__(self, question: Question, facts: list[Fact]) -> None:
         self.question, self.facts = question, facts
         self.answer = question.answers[0]
+        self.unplanned = (question.hops or 1) > 1 and not question.decomposition
+        """Whether the question has several hops and no plan: no planner should learn to hand it on whole."""
         plan = plan_of(question) or [fact.task for fact in facts]
         self.steps = [f"{n}. {task}" for n, task in enumerate(plan, 1)]
         self._results: dict[str, str] = {}

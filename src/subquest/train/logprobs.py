@@ -8,7 +8,9 @@ policies clipped at 3e-4 needs: half-precision products are accumulated and retu
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +20,8 @@ from ..errors import UsageError
 
 CHUNK_LOGITS = 1 << 27
 """Logits held at once, at most: 512 MB in float32."""
+KERNELS = False
+"""Whether a GPU computes with `logprob_kernels`. Off until both ways have been timed (`subquest bench logprobs`)."""
 
 
 class TokenLogprobs(NamedTuple):
@@ -54,17 +58,69 @@ def token_logprobs(
     return TokenLogprobs(logprobs, spread if entropy else None)
 
 
-def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """float32 logits of some rows."""
     out = _product(hidden.to(weight.dtype), weight.t())
     if bias is not None:
         out += bias.float()
-    return out.mul_(scale) if scale != 1.0 else out
+    return out
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """a @ b, accumulated and returned in float32."""
     return a @ b if a.dtype == torch.float32 else torch.mm(a, b, out_dtype=torch.float32)
+
+
+def rows_of(
+    logits: Tensor,
+    targets: Tensor,
+    scale: float,
+    logprobs: Tensor,
+    normalisers: Tensor,
+    entropies: Tensor,
+    *,
+    entropy: bool,
+) -> None:
+    """Fill the three tensors, one entry a row, from logits that are multiplied by `scale`; entropies where asked."""
+    z = logits.mul_(scale) if scale != 1.0 else logits
+    chosen = z.gather(1, targets[:, None]).squeeze(1)
+    log_p = z.log_softmax(-1)  # one pass; logsumexp takes several
+    logprobs.copy_(log_p.gather(1, targets[:, None]).squeeze(1))
+    normalisers.copy_(chosen - logprobs)
+    if entropy:
+        entropies.copy_(-torch.linalg.vecdot(log_p.exp(), log_p))
+
+
+def slopes_of(
+    logits: Tensor,
+    targets: Tensor,
+    scale: float,
+    normalisers: Tensor,
+    entropies: Tensor,
+    on_logprobs: Tensor,
+    on_entropies: Tensor | None,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Minus the slope of the loss on the logits; without slopes on the entropies, p less 1 at the target, which a row's
+    `on_logprobs * scale` still has to multiply: that is left for the narrow side of the products."""
+    z = logits.mul_(scale) if scale != 1.0 else logits
+    upstream = on_logprobs[:, None] * scale
+    p = z.softmax(-1)
+    if on_entropies is None:
+        return p.scatter_add_(1, targets[:, None], torch.full_like(upstream, -1.0)).to(dtype)
+    # p * (upstream + on_entropy * (log p + entropy)), with log p = z - normaliser
+    slope = on_entropies[:, None] * scale
+    z = torch.addcmul(upstream + slope * (entropies - normalisers)[:, None], slope, z)
+    return p.mul_(z).scatter_add_(1, targets[:, None], -upstream).to(dtype)
+
+
+def _operations(hidden: Tensor) -> ModuleType:
+    """The module with `rows_of` and `slopes_of`."""
+    if not (KERNELS and hidden.is_cuda):
+        return sys.modules[__name__]
+    from . import logprob_kernels
+
+    return logprob_kernels
 
 
 class _ChunkedLogprobs(torch.autograd.Function):
@@ -89,17 +145,12 @@ class _ChunkedLogprobs(torch.autograd.Function):
         logprobs = torch.empty(n, dtype=torch.float32, device=hidden.device)
         normaliser = torch.empty_like(logprobs)
         spread = torch.zeros_like(logprobs)
+        rows = _operations(hidden).rows_of
         for start in range(0, n, chunk):
             part = slice(start, start + chunk)
-            z = _logits(hidden[part], work, bias, scale)
-            chosen = z.gather(1, targets[part, None]).squeeze(1)
-            log_p = z.log_softmax(-1)  # one pass; logsumexp takes several
+            z = _logits(hidden[part], work, bias)
+            rows(z, targets[part], scale, logprobs[part], normaliser[part], spread[part], entropy=entropy)
             del z
-            logprobs[part] = log_p.gather(1, targets[part, None]).squeeze(1)
-            normaliser[part] = chosen - logprobs[part]
-            if entropy:
-                spread[part] = -torch.linalg.vecdot(log_p.exp(), log_p)
-            del log_p
         ctx.save_for_backward(hidden, weight, bias, targets, normaliser, spread)
         ctx.scale, ctx.chunk = scale, chunk
         ctx.set_materialize_grads(False)  # entropy that is only reported costs nothing on the way back
@@ -116,17 +167,16 @@ class _ChunkedLogprobs(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
         grad_weight = torch.zeros_like(weight, dtype=torch.float32) if needs_weight else None
         grad_bias = torch.zeros_like(bias, dtype=torch.float32) if needs_bias else None
+        slopes = _operations(hidden).slopes_of
         for start in range(0, hidden.shape[0], ctx.chunk):
             part = slice(start, start + ctx.chunk)
-            z = _logits(hidden[part], work, bias, ctx.scale)
-            upstream = on_logprobs[part, None] * ctx.scale
-            p = z.softmax(-1)
-            if on_entropy is not None:  # p * (upstream + on_entropy * (log p + entropy)), with log p = z - normaliser
-                slope = on_entropy[part, None] * ctx.scale
-                z = torch.addcmul(upstream + slope * (spread[part, None] - normaliser[part, None]), slope, z)
-                grad, factor = p.mul_(z).scatter_add_(1, targets[part, None], -upstream), None
-            else:  # the row's factor is left for the narrow side of the products
-                grad, factor = p.scatter_add_(1, targets[part, None], torch.full_like(upstream, -1.0)), upstream
+            z = _logits(hidden[part], work, bias)
+            spreads = None if on_entropy is None else on_entropy[part]
+            factor = on_logprobs[part, None] * ctx.scale if spreads is None else None
+            # a bias sums over the rows, in full precision
+            dtype = work.dtype if grad_bias is None else torch.float32
+            given = targets[part], ctx.scale, normaliser[part], spread[part], on_logprobs[part], spreads, dtype
+            grad = slopes(z, *given)
             del z
             states = hidden[part].to(work.dtype)
             if factor is not None:

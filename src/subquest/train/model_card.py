@@ -1,4 +1,5 @@
-"""A model card from the folders of training runs: data, commands, seeds, curves and dev scores as they were recorded.
+"""A model card from the folders of training runs and evaluations: data, commands, seeds, curves and scores as they were
+recorded.
 
 Nothing in it is written by hand, so it cannot say more than the runs do. What a run did not record is left out.
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 from ..codec import checked
 from ..errors import DataError
+from ..evaluate.result_table import broken_down, scored, table
 from ..input_file import read_json
 from ..models import MODELS
 from ..runs import RunStore
@@ -69,10 +71,15 @@ class Trained:
         return max(step for values in self.figures.values() for step in values)
 
 
-def model_card(name: str, folders: Iterable[Path], adapter: Path | None = None) -> str:
-    """The card of what the last of the runs made, in Markdown. `adapter` is the file that ships, if there is one."""
+def model_card(
+    name: str, folders: Iterable[Path], adapter: Path | None = None, evaluations: Iterable[Path] = ()
+) -> str:
+    """The card of what the last of the runs made, in Markdown. `adapter` is the file that ships, if there is one;
+    `evaluations` are runs of `subquest eval` with it."""
     runs = [Trained.read(folder) for folder in folders]
-    parts = [f"# {name}", *_what(runs[-1], adapter), "## How it was made", *_made(runs), "## Data", *_data(runs)]
+    parts = [f"# {name}", *_what(runs[-1], adapter)]
+    parts += ["## Results", *(part for run in evaluations for part in _measured(run)), *_measuring(runs[-1], adapter)]
+    parts += ["## How it was made", *_made(runs), "## Data", *_data(runs)]
     parts += ["## Curves", *(part for run in runs for part in _curve(run))]
     if scores := [part for run in runs for part in _scores(run)]:
         parts += ["## Dev scores", *scores]
@@ -97,6 +104,40 @@ def _what(run: Trained, adapter: Path | None) -> list[str]:
         rows += [["file", f"{file.name}, {file.stat().st_size:,} bytes, SHA-256 {file_digest(file)}"]]
         rows += [["its base by SHA-256", base_of(adapter) or "not named"], ["its prompts", prompt_set_of(adapter)]]
     return [_table(["", ""], rows)]
+
+
+MEASURES = {
+    "em": "EM", "f1": "F1", "judge": "judged right", "support_recall": "support recall",
+    "unknown_unanswerable": "unknown", "unknown_answerable": "unknown, wrongly", "forced": "forced",
+}  # fmt: skip
+"""The figures of an evaluation that a card shows."""
+
+
+def _measured(run: Path) -> list[str]:
+    """The results of an evaluation, whole and by type of question."""
+    with RunStore.open(run) as store:
+        found, settings = scored(store), store.settings
+    if not found:
+        raise DataError(f"{run} holds no answers; name a run of subquest eval")
+    cells = [(d, s, "all", cell) for d, systems in table(found).items() for s, cell in systems.items()]
+    for kind, group in broken_down(found, "type").items():
+        cells += [(d, s, kind, cell) for d, systems in table(group).items() for s, cell in systems.items()]
+    shown = [name for name in MEASURES if any(name in cell for *_, cell in cells)]
+    rows = [
+        [*labels, str(cell["n"]), *(f"{cell[name]:.3f}" if cell.get(name) is not None else "" for name in shown)]
+        for *labels, cell in sorted(cells, key=lambda c: (c[0], c[1], c[2] != "all", c[2]))
+    ]
+    said = f"Model `{settings['model']}`, " if settings.get("model") else ""
+    heading = ["questions", "system", "type", "n", *(MEASURES[name] for name in shown)]
+    return [f"{said}from `{run.name}`:", _table(heading, rows)]
+
+
+def _measuring(run: Trained, adapter: Path | None) -> list[str]:
+    """How to measure it on documents of one's own."""
+    model = "" if run.recipe.model.path.startswith("random:") else f" --model {run.recipe.model.path}"
+    used = f"{model} --adapter {adapter.name}" if adapter is not None else model
+    command = f"subquest eval QUESTIONS.jsonl --index DOCS.sq --system {run.recipe.system}{used}"
+    return [f"To measure it on your own documents:\n\n    {command} --abstain --judge rules --by type --out RUN"]
 
 
 def _made(runs: Sequence[Trained]) -> list[str]:

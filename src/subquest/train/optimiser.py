@@ -20,6 +20,10 @@ from .recipe import OptimiserPart
 FILL = 256
 """On a GPU fine-tuning pads tokens and rows to multiples of this: torch keeps memory for every shape it has seen."""
 
+WITHOUT_GRADIENTS = 4
+"""Passes without gradients take so many times the tokens at once: they hold one layer's activations instead of all, and
+what trajectories begin with alike is computed for fewer micro-batches."""
+
 
 class Schedule:
     """The learning rate of a step: a linear rise, then constant or a half cosine down to zero."""
@@ -152,7 +156,7 @@ class Optimiser:
         Each is prepared while the device still computes the one before.
         """
         device = next(self.policy.parameters()).device
-        bins = batch.bins(self.settings.micro_tokens, whole=whole, only=only)
+        bins = batch.bins(self.settings.micro_tokens, whole=whole, only=only, alike=self.settings.share_prompts)
         missing = max(self.ranks.gather(len(bins))) - len(bins)
         for chosen in bins:
             part = batch.select(chosen)
@@ -222,7 +226,7 @@ def logprobs_of(
     """
     device = next(policy.parameters()).device
     out = torch.zeros(batch.rows.numel()) if batch.behaviour is None else batch.behaviour.clone()
-    bins = batch.bins(micro_tokens, only=only)
+    bins = batch.bins(WITHOUT_GRADIENTS * micro_tokens, only=only, alike=share)
     missing = max(ranks.gather(len(bins))) - len(bins)
     found: list[tuple[Tensor, Tensor]] = []
     merged = policy.merge()

@@ -267,11 +267,10 @@ def _prepared(path: Path, recipe: Recipe, source: Source) -> TraceSet:
 
 
 def _made(recipe: Recipe, source: Source, workers: int) -> TraceSet:
-    jobs = [(part, system) for part in recipe.data for system in part.systems or recipe.systems or (recipe.system,)]
-    arguments = [(part, system, recipe, source.tokenizer, source.architecture.vocabulary) for part, system in jobs]
-    if workers > 1 and len(jobs) > 1:
+    arguments = [(part, recipe, source.tokenizer, source.architecture.vocabulary) for part in recipe.data]
+    if workers > 1 and len(arguments) > 1:
         # fresh processes: a fork would copy locks that threads of this one may hold
-        with _pool(min(workers, len(jobs))) as pool:
+        with _pool(min(workers, len(arguments))) as pool:
             found = list(pool.map(_make, *zip(*arguments, strict=True)))
     else:
         found = [_make(*a) for a in arguments]
@@ -301,9 +300,14 @@ def _begin() -> None:
     end_with_parent()
 
 
+def _systems(part: DataPart, recipe: Recipe) -> tuple[str, ...]:
+    """The systems whose protocols are taught on a source."""
+    return part.systems or recipe.systems or (recipe.system,)
+
+
 def _refuse_unknown_roles(part: DataPart, recipe: Recipe) -> None:
     """A misspelt role would quietly leave nothing of a source."""
-    systems = [s for s in part.systems or recipe.systems or (recipe.system,) if s != judging.SYSTEM]
+    systems = [s for s in _systems(part, recipe) if s != judging.SYSTEM]
     known = {role: None for system in systems for role in get(system).roles}
     for role in part.roles if systems else ():
         if role not in known:
@@ -312,32 +316,40 @@ def _refuse_unknown_roles(part: DataPart, recipe: Recipe) -> None:
             )
 
 
-def _make(part: DataPart, system: str, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet:
-    judges = system == judging.SYSTEM
+def _make(part: DataPart, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet:
+    """The traces of a source in all its systems' protocols; its passages are read and indexed once."""
     _refuse_unknown_roles(part, recipe)
-    material = load_material([part], passages_elsewhere=bool(recipe.index) and not judges, seed=recipe.seed)
+    systems = _systems(part, recipe)
+    elsewhere = bool(recipe.index) and judging.SYSTEM not in systems
+    material = load_material([part], passages_elsewhere=elsewhere, seed=recipe.seed)
     refuse_test(material.questions, "nothing is learnt from it")
-    vocabulary = Vocabulary(tokenizer, size)
-    chat = chat_format_of(tokenizer)
-    if judges:
-        with tempfile.TemporaryDirectory() as place, open_search(material.documents, Path(place)) as index:
-            found = list(judging.judgements(material.questions, material.documents, index, seed=recipe.seed))
-        return traces_of(judging.episodes(found, vocabulary, chat), weight=judging.COUNTS)
+    vocabulary, chat = Vocabulary(tokenizer, size), chat_format_of(tokenizer)
+    found: list[TraceSet] = []
+    with ExitStack() as held:
+        folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
+        own = None if elsewhere else held.enter_context(open_search(material.documents, folder))
+        search = assemble.open_search(recipe.index) if recipe.index else own
+        assert search is not None
+        for system in systems:
+            if system == judging.SYSTEM:
+                assert own is not None
+                judged = list(judging.judgements(material.questions, material.documents, own, seed=recipe.seed))
+                found.append(traces_of(judging.episodes(judged, vocabulary, chat), weight=judging.COUNTS))
+                continue
+            tracing = (search, vocabulary, chat)
+            settings = _settings_of(system, part, recipe)
+            if recipe.instruct.teacher:
+                seeds = material.questions
+                making = run_pipeline(recipe.instruct, system, seeds, material.documents, *tracing, **settings)
+            else:
+                making = make_traces(system, material.questions, *tracing, **settings)
+            made = run_sync(making)
+            found.append(traces_of(made.episodes, made.rejected, part.roles))
+    return join(found)
+
+
+def _settings_of(system: str, part: DataPart, recipe: Recipe) -> dict[str, Any]:
     known = {f.name for f in fields(get(system).Settings)}
     own = {name: value for name, value in recipe.settings.items() if system == recipe.system or name in known}
     searching = {"k": part.k or recipe.k} if "k" in known else {}
-    settings: dict[str, Any] = {"prompts": recipe.prompt_set, "abstain": recipe.abstain, **searching, **own}
-    with ExitStack() as held:
-        if recipe.index:
-            search = assemble.open_search(recipe.index)
-        else:
-            folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
-            search = held.enter_context(open_search(material.documents, folder))
-        tracing = (search, vocabulary, chat)
-        if recipe.instruct.teacher:
-            seeds = material.questions
-            making = run_pipeline(recipe.instruct, system, seeds, material.documents, *tracing, **settings)
-        else:
-            making = make_traces(system, material.questions, *tracing, **settings)
-        made = run_sync(making)
-    return traces_of(made.episodes, made.rejected, part.roles)
+    return {"prompts": recipe.prompt_set, "abstain": recipe.abstain, **searching, **own}

@@ -14,10 +14,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
 from ..record import Document, Question
+
+if TYPE_CHECKING:
+    from ..worlds import World
 
 WORLD = "world:"
 WORTHWHILE = 1000
@@ -64,6 +67,15 @@ def _made_elsewhere(source: str) -> Found | None:
 
 def make_source(source: str) -> Found:
     """The questions and passages of `world:seed=1,articles=500`."""
+    world = world_of(source)
+    name = f"world-{world.recipe.seed}"
+    # ids of different worlds must differ within one index
+    documents = [replace(d, id=f"{name}/{d.id}") for d in world.documents]
+    return [replace(q, dataset=name) for q in world.questions], documents
+
+
+def world_of(source: str) -> World:
+    """The world itself."""
     from ..worlds import Recipe, make_world
 
     kinds = {field.name: str(field.type) for field in fields(Recipe)}
@@ -79,11 +91,7 @@ def make_source(source: str) -> Found:
             options[key] = _READ[kinds[key]](value)
         except ValueError:
             raise ConfigError(f"world:{spec}: {key}={value} is not of the kind {kinds[key]}") from None
-    world = make_world(**options)
-    name = f"world-{options.get('seed', 0)}"
-    # ids of different worlds must differ within one index
-    documents = [replace(d, id=f"{name}/{d.id}") for d in world.documents]
-    return [replace(q, dataset=name) for q in world.questions], documents
+    return make_world(**options)
 
 
 def _size(source: str) -> int:

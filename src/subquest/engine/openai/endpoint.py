@@ -76,9 +76,10 @@ class Endpoint:
         """The JSON answer to a request of about `tokens` tokens; with `watch` it is streamed.
 
         Retried after failures that may be temporary: lost connection, overload, broken answer. A stream that breaks off
-        is restarted.
+        is restarted. A request that took all its time is repeated once: a slow model would only take it again.
         """
         client, gate = self._here()
+        timed_out = 0
         for attempt in range(1, self.retries + 2):
             asked_wait: float | None = None
             try:
@@ -87,14 +88,16 @@ class Endpoint:
                     booking.amount = _total_tokens(data) or tokens
                     return data
             except TimeoutError:
+                timed_out += 1
                 error: EngineError = EngineUnavailable(
-                    f"{self.base_url}{path} did not finish within {self.timeout:g} s (raise `timeout` for slow models)"
+                    f"{self.base_url}{path} did not finish within {self.timeout:g} s; a slow model needs more: set "
+                    "`timeout` under [engine] in subquest.toml"
                 )
             except _Failed as failed:
                 error, asked_wait = failed.error, failed.wait
                 if not error.retryable:
                     raise error from None
-            if attempt > self.retries:
+            if attempt > self.retries or timed_out > 1:
                 raise EngineUnavailable(f"{error} (tried {attempt} times)")
             if asked_wait is not None and asked_wait > self.timeout:
                 raise EngineUnavailable(

@@ -32,7 +32,7 @@ class CoDAReward:
     """Each part can be switched off, as in table 3.
 
     The paper's match is F1, which pays half for the unit of a wrong number where `46 years` is a gold answer
-    (docs/claims.md#coda-peco has what comes of it); `em` does not.
+    (docs/claims/135m.md#coda-peco has what comes of it); `em` does not.
     """
 
     reading: Literal["paper", "code"] = "paper"
