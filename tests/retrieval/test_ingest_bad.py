@@ -25,6 +25,8 @@ from subquest.retrieval.ingest import Report, ingest
 
 from ..readers.made import archive, deflated_zeros, docx, pdf, pdf_of_streams, put, xlsx
 
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+
 pytest.importorskip("pypdfium2", reason="ingestion of PDF needs the extra `web-tools`")
 
 
@@ -58,7 +60,9 @@ def test_each_broken_file_has_its_reason_and_the_good_ones_are_read(
             ],
             "locked.pdf": pdf("secret", encrypted=True),
             "old.doc": b"",
-            "old.docx": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
+            "old.docx": OLE + bytes(600),
+            "locked.docx": OLE + bytes(600) + "EncryptedPackage".encode("utf-16-le") + bytes(40),
+            "locked.xlsx": OLE + bytes(3 << 20) + "EncryptedPackage".encode("utf-16-le") + bytes(40),
             "scan.pdf": pdf_of_streams([b"", b""]),
             "half.pdf": pdf_of_streams([b"BT /F1 9 Tf 9 9 Td (Words.) Tj ET", b""]),
             "binary.txt": b"\x00\x01\x02" * 100,
@@ -88,7 +92,9 @@ def test_each_broken_file_has_its_reason_and_the_good_ones_are_read(
         "broken.xlsx": "damaged ZIP archive",
         "broken.jsonl.gz": "damaged: Compressed file ended",
         "locked.pdf": "encrypted",
-        "old.docx": "old Office file or an encrypted one",
+        "old.docx": "an old Office file (such as .doc or .xls)",
+        "locked.docx": "it is encrypted; it can be read after its password is removed",
+        "locked.xlsx": "it is encrypted; it can be read after its password is removed",
         "scan.pdf": "a scan; read it with --ocr",
         "binary.txt": "binary",
         "picture.txt": "image",

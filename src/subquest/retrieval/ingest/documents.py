@@ -32,7 +32,12 @@ _DEPTH = 3
 """Archives inside archives."""
 MARKDOWN = ("md", "markdown")
 _PLAIN = frozenset({"log", "csv", "tsv", "yaml", "yml"})
-_OLE = "an old Office file or an encrypted one; save it as DOCX, XLSX, PPTX or PDF without a password"
+_OLE = "an old Office file (such as .doc or .xls); save it as DOCX, XLSX, PPTX or PDF"
+_LOCKED = "it is encrypted; it can be read after its password is removed"
+_PACKAGE = "EncryptedPackage".encode("utf-16-le")
+"""The name of the stream that holds a DOCX, XLSX or PPTX with a password, in the directory of an OLE file."""
+_LOOKED_AT = 1 << 20
+"""Bytes at the beginning and at the end of an OLE file in which its directory is looked for."""
 
 
 class Stopped(DataError):
@@ -121,7 +126,7 @@ class FileReader:
         elif kind == "tar":
             yield from self._tar_members(file, name, meta, contents, budget)
         elif kind == "ole":
-            raise DataError(_OLE)
+            raise DataError(_LOCKED if _is_locked(file) else _OLE)
         elif kind in MEDIA or kind == "binary":
             raise DataError("it is binary, not text" if kind == "binary" else f"it is {kind}, not text")
         elif kind == "json":
@@ -305,3 +310,12 @@ def is_corpus(file: BinaryIO, suffix: str) -> bool:
 
 def _hidden(name: str) -> bool:
     return any(part.startswith((".", "~$", "__MACOSX")) for part in name.split("/"))
+
+
+def _is_locked(file: BinaryIO) -> bool:
+    """Whether an OLE file is an Office document with a password."""
+    for whence, start in ((os.SEEK_SET, 0), (os.SEEK_END, -min(_LOOKED_AT, file.seek(0, os.SEEK_END)))):
+        file.seek(start, whence)
+        if _PACKAGE in file.read(_LOOKED_AT):
+            return True
+    return False

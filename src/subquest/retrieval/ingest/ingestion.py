@@ -58,6 +58,8 @@ class State:
     bytes: int = 0
     bytes_total: int = 0
     passages: int = 0
+    rows: int = 0
+    """Of tables, counted in thousands: the last rows of a long table are in no passage."""
     name: str = ""
     """The file that is being read."""
 
@@ -180,7 +182,7 @@ class _Run:
         self._ocr = ocr
         self._again = again
         self._how = f"{READERS} {size}"
-        self.tables = TableWriter(writer.folder)
+        self.tables = TableWriter(writer.folder, self._rows_written)
         self._files = FileReader(size, pool, ocr, self._wrong, self.tables)
         self._ledger = Ledger(writer.db)
         self._accounts: deque[Account] = deque()
@@ -224,6 +226,11 @@ class _Run:
         report.passed_over, report.bytes = walk.passed_over + self._files.passed_over, self._state.bytes
         report.seconds = time.monotonic() - began
         return report
+
+    def _rows_written(self, count: int) -> None:
+        self._state.rows += count
+        if self._progress:
+            self._progress(self._state)
 
     def _find_newer(self, names: set[str]) -> None:
         self._stated = {name: one for name, one in self._stated.items() if name in names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,10 @@ def _stored() -> Iterator[None]:
 class TableWriter:
     """Stores tables, file by file: those of a file appear together, once all of it is read."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, written: Callable[[int], None] | None = None) -> None:
+        """`written` is told how many rows of a long table were written, every now and then."""
         self._path = folder / FILE
+        self._written = written
         self._db: sqlite3.Connection | None = None
         self._file, self._hash = "", ""
         self._meta: Mapping[str, Any] = {}
@@ -69,7 +71,7 @@ class TableWriter:
         if not db.in_transaction:
             db.execute("BEGIN IMMEDIATE")
         (number,) = db.execute("SELECT coalesce(max(number), 0) + 1 FROM catalogue").fetchone()
-        self._table = _Open(db, number, names[:_COLUMNS], where)
+        self._table = _Open(db, number, names[:_COLUMNS], where, self._written)
 
     @_stored()
     def row(self, number: int, cells: Sequence[str]) -> None:
@@ -130,8 +132,16 @@ class TableWriter:
 class _Open:
     """A table whose rows are coming: all text, until it is known which columns hold numbers."""
 
-    def __init__(self, db: sqlite3.Connection, number: int, labels: Sequence[str], place: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        number: int,
+        labels: Sequence[str],
+        place: Mapping[str, Any],
+        written: Callable[[int], None] | None,
+    ) -> None:
         self._db = db
+        self._written = written
         self._number = number
         self._labels = labels
         self._place = place
@@ -165,6 +175,8 @@ class _Open:
         self._rows += 1
         if len(self._waiting) == _BATCH:
             self._write()
+            if self._written is not None:
+                self._written(_BATCH)
 
     def _write(self) -> None:
         marks = ", ".join("?" * (len(self._names) + 1))
