@@ -41,6 +41,10 @@ def call(name: str = "population", **arguments: Any) -> str:
 
 
 def tagged(text: str) -> str:
+    return f"<call>{text}</call>"
+
+
+def tool_call(text: str) -> str:
     return f"<tool_call>{text}</tool_call>"
 
 
@@ -81,6 +85,36 @@ def test_an_executor_calls_a_function_and_the_answer_rests_on_its_result() -> No
     assert episode.settings["tools"] == ["population"]
 
 
+def test_calls_in_the_tag_that_many_models_were_trained_on_are_read_too() -> None:
+    episode = coda([tool_call(call()), "<result>4,210</result>"])
+    assert [made["output"] for made in calls_of(episode)] == ["Kelm has 4,210 inhabitants."]
+
+
+@pytest.mark.parametrize("name", ["coda", "react", "search-r1"])
+def test_a_call_is_the_worked_example_before_the_task(name: str) -> None:
+    """A small model does what the examples do, and all others search."""
+    opened = {}
+    for tools in ([], [population]):
+        engine = ScriptedEngine(
+            {
+                "planner": [f"<task>{QUESTION}</task>", "<answer>x</answer>"],
+                "executor": ["<result>x</result>"],
+                "agent": ["<answer>x</answer>" if name != "react" else "Action: Finish[x]"],
+            }
+        )
+        episode = registry.get(name)(engine, FakeSearch(), tools=tools, prompts="full").ask(QUESTION)
+        role = "executor" if name == "coda" else "agent"
+        opened[len(tools)] = next(
+            e.data["prompt"] for e in episode.events if e.kind == "open" and e.data["role"] == role
+        )
+    *before, task = opened[0]
+    _, *told, asked, written, last = opened[1]
+    assert (told, last) == (before[1:], task)
+    assert (asked["role"], written["role"]) == ("user", "assistant")
+    assert asked["content"] == task["content"].replace(QUESTION, "The population of a town (town A1)?")
+    assert written["content"].endswith('<call>{"name": "population", "arguments": {"town": "A1"}}</call>')
+
+
 def test_without_tools_nobody_is_told_of_them_and_a_call_is_no_action() -> None:
     episode = coda([tagged(call()), "<result>4,210</result>"], tools=())
     assert "tool" not in episode.by_role("executor")[0].segments[0].text
@@ -116,8 +150,8 @@ def test_who_has_nothing_to_search_is_told(search: FakeSearch | None) -> None:
 
 
 def test_an_agent_that_searches_by_tool_calls_still_does() -> None:
-    search = tagged(json.dumps({"name": "search", "arguments": {"query": "Orvane"}}))
-    engine = ScriptedEngine({"agent": [search, tagged(call()), "<answer>4,210</answer>"]})
+    search = tool_call(json.dumps({"name": "search", "arguments": {"query": "Orvane"}}))
+    engine = ScriptedEngine({"agent": [search, tool_call(call()), "<answer>4,210</answer>"]})
     episode = ReCall(engine, FakeSearch(), tools=[population]).ask(QUESTION)
     assert "The Orvane Bridge" in told(episode, "agent")[0]
     assert "4,210" in told(episode, "agent")[1]

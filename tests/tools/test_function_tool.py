@@ -47,7 +47,8 @@ def test_the_schema_comes_from_signature_and_docstring() -> None:
         'ferry(line: string (the name of the line), day?: "Saturday" or "Sunday", stops?: {"anyOf": '
     )
     assert '"town": {"type": "string"}' in tool.signature()
-    assert json.loads(tool.example()) == {"name": "ferry", "arguments": {"line": "…"}}
+    assert json.loads(tool.example()) == {"name": "ferry", "arguments": {"line": "A1"}}
+    assert tool.asked() == "When a ferry leaves (line A1)?"
 
 
 async def test_arguments_become_what_the_function_takes() -> None:

@@ -40,6 +40,7 @@ TAGS: tuple[str, ...] = (
     "filter",
     "memory",
     "answer",
+    "call",
     "tool_call",
     "tool_response",
 )

@@ -1,8 +1,10 @@
 """Tools that users bring, in the contexts of roles: how a model is told of them, and how its calls are carried out.
 
-A model calls one by a JSON object, `{"name": …, "arguments": {…}}`, in the tag `tool_call` of its system's dialect; an
-endpoint with native tool calls is given each tool as a function. Every call is an event, and its result is a document
-of the run: text from outside, fenced, cut to a length, and something that an answer can rest on.
+A model calls one by a JSON object, `{"name": …, "arguments": {…}}`, in the tag `call`, or between the tokens of its
+system's dialect; an endpoint with native tool calls is given each tool as a function. The tag `tool_call` is read
+too, but nobody is asked to write it: in the vocabularies of many models it is one token, which some never learnt to
+write. Every call is an event, and its result is a document of the run: text from outside, fenced, cut to a length,
+and something that an answer can rest on.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ from .prompts import Prompts
 from .rendering import cut_to_tokens
 from .window import Shown
 
+CALLS = ("call", "tool_call")
+"""Tags of calls."""
 TAG, RESULT = "tool_call", "tool_result"
+"""Of systems that call by tokens."""
 RESULT_TOKENS = 1000
 """A result is cut to this in contexts whose system has no such setting."""
 _CHARACTERS = 20_000
@@ -49,7 +54,9 @@ class Form(NamedTuple):
     closing: str
 
 
-TAGS = Form("given_tools", f"<{TAG}>", f"</{TAG}>")
+TAGS = Form("given_tools", "<call>", "</call>")
+TOOL_CALLS = TAGS._replace(opening="<tool_call>", closing="</tool_call>")
+"""Of systems whose paper has this tag."""
 TOKENS = Form("given_tools_tokens", f"<|begin_{TAG}|>", f"<|end_{TAG}|>")
 
 
@@ -92,16 +99,42 @@ class GivenTools:
         return inner
 
     def told(
-        self, messages: Sequence[Message], prompts: Prompts, engine: Engine, form: Form, *, searches: bool = True
+        self,
+        messages: Sequence[Message],
+        prompts: Prompts,
+        engine: Engine,
+        form: Form,
+        task: str,
+        *,
+        searches: bool = True,
     ) -> list[Message]:
-        """The opening of a role that may call them, with what it has to know. `searches`: it can search, too."""
+        """The opening of a role that may call them, with what it has to know. `searches`: it can search, too.
+
+        Worked examples that only search teach a small model to search, so calls are shown beside them.
+        """
         native = isinstance(engine, CallsTools) and engine.calls_tools
         tools = list(self.tools.values())
         fields = {"tools": listed(tools, signatures=not native)}
         if not native:
             fields["example"] = tools[0].example()
+            messages = self._worked(messages, prompts, form, task) if form.told == TAGS.told else messages
         text = prompts.text("given_tools_functions" if native else form.told, **fields)
+        text = text.replace(TAGS.opening, form.opening).replace(TAGS.closing, form.closing)
         return self._with(messages, text if searches else f"{text}\n{prompts.text('given_tools_only')}")
+
+    def _worked(self, messages: Sequence[Message], prompts: Prompts, form: Form, task: str) -> Sequence[Message]:
+        """The messages with a call of the first tool before the task, if they hold other worked examples.
+
+        With a call of every tool, a small model calls tools that do not exist for what it should search.
+        """
+        *before, last = messages
+        if task not in last.content or not any(message.role == "assistant" for message in before):
+            return messages
+        tool = next(iter(self.tools.values()))
+        asked = replace(last, content=last.content.replace(task, tool.asked()))
+        thought = prompts.text("given_tools_call", tool=tool.name)
+        call = Message("assistant", f"{thought}\n{form.opening}{tool.example()}{form.closing}")
+        return [*before, asked, call, last]
 
     def planned(self, messages: Sequence[Message], prompts: Prompts) -> list[Message]:
         """The opening of a role that hands tasks to those who may call them."""
@@ -114,7 +147,7 @@ class GivenTools:
 
     def calls(self, parsed: Parsed) -> list[str]:
         """The calls of a turn that is written in tags."""
-        return [block.content for block in parsed.all(TAG) if block.content]
+        return [block.content for block in parsed.all(*CALLS) if block.content]
 
     def knows(self, call: str) -> bool:
         """Whether a call names one of these tools."""

@@ -41,8 +41,8 @@ TUNING = (("rollout", "concurrency"), ("rollout", "cache_tokens"), ("optimiser",
 """Keys of a recipe that change how fast it runs and not what it learns."""
 UNUSED_PROMPTS = (
     "executor_nested_no_refine.md", "outliner.md", "reporter.md", "reporter_sentence.md", "tables.md", "tables_tool.md",
-    "given_tools.md", "given_tools_functions.md", "given_tools_only.md", "given_tools_planner.md",
-    "given_tools_tokens.md",
+    "given_tools.md", "given_tools_call.md", "given_tools_functions.md", "given_tools_only.md",
+    "given_tools_planner.md", "given_tools_tokens.md",
     "toolbox.md", "toolbox_remind.md",
 )  # fmt: skip
 """Prompts that no row uses (answers are short, executors are not nested, there are no tables and no tools of users): no

@@ -74,12 +74,20 @@ class FunctionTool:
 
     def example(self) -> str:
         """A call with made-up values for what it needs."""
+        return json.dumps({"name": self.name, "arguments": self._made_up()}, ensure_ascii=False)
+
+    def asked(self) -> str:
+        """A task for which the example is the right call."""
+        said = " ".join(self.declared()[0].split()).partition(". ")[0].rstrip(".?") or f"What does {self.name} give"
+        values = ", ".join(f"{name} {value}" for name, value in self._made_up().items())
+        return f"{said} ({values})?" if values else f"{said}?"
+
+    def _made_up(self) -> dict[str, Any]:
         _, schema = self.declared()
         required = schema.get("required")
         properties = _properties(schema)
         needed = [name for name in required if name in properties] if isinstance(required, list) else []
-        values = {name: _example_of(properties[name]) for name in needed or list(properties)[:1]}
-        return json.dumps({"name": self.name, "arguments": values}, ensure_ascii=False)
+        return {name: _example_of(properties[name]) for name in needed or list(properties)[:1]}
 
 
 def with_unique_names(tools: Sequence[FunctionTool], taken: Collection[str]) -> tuple[FunctionTool, ...]:
@@ -291,4 +299,4 @@ def _example_of(part: Any) -> Any:
     if isinstance(part, Mapping) and isinstance(part.get("enum"), list) and part["enum"]:
         return part["enum"][0]
     examples = {"integer": 3, "number": 1.5, "boolean": True, "array": [], "object": {}}
-    return examples.get(kind, "…") if isinstance(kind, str) else "…"
+    return examples.get(kind, "A1") if isinstance(kind, str) else "A1"

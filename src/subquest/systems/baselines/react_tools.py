@@ -56,7 +56,7 @@ class ReActTools(ToolSystem[ToolSettings]):
         messages = self.prompts.messages("agent", **fields)
         messages = with_tables(messages, self.prompts, "agent", "tables_tool", kit.index, question)
         if run.tools:
-            messages = run.tools.told(messages, self.prompts, self.setup("agent").engine, self.tool_form)
+            messages = run.tools.told(messages, self.prompts, self.setup("agent").engine, self.tool_form, question)
             tools.append(Tool(TAG, RESULT, run.tools.text))
         end = await reason(
             run,

@@ -28,7 +28,7 @@ from ...record import Hit
 from ...retrieval.search import Search
 from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
-from ...runtime.given_tools import GivenTools
+from ...runtime.given_tools import CALLS, TOOL_CALLS, GivenTools
 from ...runtime.run import Answer, Run
 from ...runtime.statements import sentences
 from ...runtime.system import System
@@ -109,7 +109,7 @@ class SearchAgent(System[AgentSettings]):
         opening = await self.opening(run)
         if run.tools:
             engine = self.setup("agent").engine
-            opening = run.tools.told(opening, self.prompts, engine, self.tool_form, searches=run.has_search)
+            opening = run.tools.told(opening, self.prompts, engine, self.tool_form, question, searches=run.has_search)
         agent = await run.open(
             "agent",
             question,
@@ -157,7 +157,7 @@ class SearchAgent(System[AgentSettings]):
 
     def _calls(self, tools: GivenTools, turn: Turn) -> list[str]:
         """The tool calls of a turn, if nothing else comes before them; a dialect may search by such calls, too."""
-        first = turn.parsed.first("tool_call")
+        first = turn.parsed.first(*CALLS)
         if first is None or self.dialect.action(turn.text[: first.start]) is not None:
             return []
         calls = tools.calls(turn.parsed)
@@ -238,6 +238,7 @@ class ReCall(SearchAgent):
     description = "One agent that searches by JSON tool calls."
     needs_training = True
     own_dialect = RECALL
+    tool_form = TOOL_CALLS
 
 
 class R1Searcher(SearchAgent):

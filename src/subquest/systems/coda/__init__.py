@@ -24,6 +24,7 @@ from ...runtime.actions import ANSWER, SEARCH
 from ...runtime.answering import conclude_early
 from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
+from ...runtime.given_tools import CALLS
 from ...runtime.rendering import cut_to_tokens
 from ...runtime.run import Answer, Run
 from ...runtime.system import System
@@ -132,7 +133,7 @@ class CoDA(System[CoDASettings]):
         opening = with_tables(opening, self.prompts, "executor", "tables", run.searched, task)
         if run.tools:
             engine = self.setup("executor").engine
-            opening = run.tools.told(opening, self.prompts, engine, self.tool_form, searches=run.has_search)
+            opening = run.tools.told(opening, self.prompts, engine, self.tool_form, task, searches=run.has_search)
         try:
             executor = await run.open(
                 "executor",
@@ -162,7 +163,7 @@ class CoDA(System[CoDASettings]):
     async def _work(
         self, run: Run, executor: Context, findings: list[Finding], level: int, nested: bool
     ) -> tuple[str, str]:
-        actions = (*(("tool_call",) if run.tools else ()), *(("task",) if nested else ()))
+        actions = (*(CALLS if run.tools else ()), *(("task",) if nested else ()))
         actions = ("search", "sql", "result", "answer", *actions)
         while True:
             turn = await executor.write()
@@ -176,7 +177,7 @@ class CoDA(System[CoDASettings]):
             elif action.tag == "sql":
                 found = await query(executor, run.searched, action.content)
                 executor.tell(wrap("documents", cut_to_tokens(found, _ROWS_TOKENS, executor.engine)))
-            elif action.tag == "tool_call" and run.tools:
+            elif action.tag in CALLS and run.tools:
                 for shown in await run.tools.shown(executor, run.tools.calls(turn.parsed), _as_documents):
                     executor.tell(shown)
             elif action.tag == "task":

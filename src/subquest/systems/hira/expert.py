@@ -109,7 +109,7 @@ async def work_out(desk: Desk, role: str, *tools: Tool, queries: bool = False) -
         messages = with_tables(messages, desk.prompts, role, "tables_tool", desk.kit.index, desk.task)
         tools = (*tools, Tool("sql_query", "sql_result", desk.kit.sql))
     if given := desk.run.tools:
-        messages = given.told(messages, desk.prompts, desk.run.setup(role).engine, TOKENS)
+        messages = given.told(messages, desk.prompts, desk.run.setup(role).engine, TOKENS, desk.task)
         tools = (*tools, Tool(TAG, RESULT, given.text))
     end = await reason(
         desk.run,
