@@ -1,6 +1,7 @@
-"""Speed of the embedded model: where llama.cpp comes from, which weights, attached or merged adapter, and transformers.
+"""Speed of the embedded model: our CPU kernel, where llama.cpp comes from, which weights, adapters, and transformers.
 
     python benchmarks/embedded.py [--threads 2] [--rounds 3] [--native PYTHON]
+    python benchmarks/embedded.py --kernel                      our kernel and llama.cpp's own in turn, all known models
     python benchmarks/embedded.py --spins 0,300,1000,300000     how long threads look for each other before they sleep
 
 `--native` names the Python of an environment with numpy and llama-cpp-python, compiled there for this machine's CPU.
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="subquest bench embedded", description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kernel", action="store_true", help="measure only our kernel against llama.cpp's own")
     parser.add_argument("--native", help="Python of an environment with llama-cpp-python")
     parser.add_argument("--spins", help="measure only these values of GOMP_SPINCOUNT, on what runs by default")
     args = parser.parse_args(argv)
@@ -36,6 +39,12 @@ def main(argv: list[str]) -> dict[str, Any]:
     from subquest.models import embedded_model
 
     figures: dict[str, Any] = {}
+    for name, file in _known_files().items():
+        case = [str(args.threads), str(args.rounds), "kernel", str(file)]
+        figures[f"kernel {name}"] = _run(sys.executable, case, {})
+        print(name, figures[f"kernel {name}"], file=sys.stderr, flush=True)
+    if args.kernel:
+        return {"name": "embedded", "figures": figures, "ratios": _ratios(figures)}
     with tempfile.TemporaryDirectory() as folder:
         base, lora = embedded_model(), Path(folder) / "lora.gguf"
         eight, merged = Path(folder) / "q8.gguf", Path(folder) / "merged.gguf"
@@ -82,6 +91,13 @@ def _ratios(figures: dict[str, Any]) -> dict[str, float]:
         )
         for what in ("read", "write", "read cpu", "write cpu")
     }
+    for name, row in figures.items():
+        for what in (
+            ("read cpu", "write cpu", "8 at once cpu") if name.startswith("kernel") and "read cpu" in row else ()
+        ):
+            pairs[f"{what}: our kernel over llama.cpp's own, {name.removeprefix('kernel ')}"] = (
+                row[what] / row[f"{what}, llama.cpp"]
+            )
     sessions = figures.get("sessions", {})
     if "together" in sessions:
         pairs[f"{SESSIONS} sessions at once over one after the other"] = sessions["together"] / sessions["in turn"]
@@ -92,7 +108,7 @@ def _ratios(figures: dict[str, Any]) -> dict[str, float]:
 def _table(figures: dict[str, Any]) -> None:
     print(f"{'tokens/s':<36}{'read':>8}{'write':>8}{'x4':>8}   per CPU second:{'read':>8}{'write':>8}", file=sys.stderr)
     for name, row in figures.items():
-        if "read" in row:
+        if "write x4" in row or "float32" in name:
             cells = (row["read"], row["write"], row.get("write x4", 0.0), row["read cpu"], row["write cpu"])
             print(
                 f"{name:<36}{cells[0]:8.0f}{cells[1]:8.1f}{cells[2]:8.1f}   {'':<15}{cells[3]:8.0f}{cells[4]:8.1f}",
@@ -100,6 +116,18 @@ def _table(figures: dict[str, Any]) -> None:
             )
         else:
             print(f"{name:<36}{row}", file=sys.stderr)
+
+
+def _known_files() -> dict[str, Path]:
+    """The known language models that are here."""
+    from subquest.errors import SubquestError
+    from subquest.models import MODELS, is_language_model, resolve
+
+    found: dict[str, Path] = {}
+    for name in filter(is_language_model, MODELS):
+        with suppress(SubquestError):
+            found[name] = resolve(name)
+    return found
 
 
 def _run(python: str, case: list[str], more: dict[str, str]) -> dict[str, Any]:
@@ -185,6 +213,29 @@ def _llama(threads: int, rounds: int, build: str, file: str, lora: str | None = 
     return out
 
 
+def _kernel(threads: int, rounds: int, file: str) -> dict[str, float]:
+    """Tokens a second with our kernel and with llama.cpp's own, in turn: 128 read, one written, eight in one pass."""
+    from subquest.engine.embedded.llama_cpp import open_library
+    from subquest.engine.embedded.model import Model, Stretch
+
+    ids = _ids(128)
+    out: dict[str, float] = {}
+    room: dict[str, Any] = {"adapter": None, "cells": 256, "sequences": 1, "batch": 128, "threads": threads}
+    models = {on: Model(open_library("xllamacpp"), Path(file), cpu_kernel=on, **room) for on in (True, False)}
+    if not models[True].kernel:
+        raise SystemExit("our kernel does not run here: see subquest doctor")
+    for _ in range(rounds):
+        for on, model in models.items():
+            for what, start, width in (("read", 0, 128), ("write", 128, 1), ("8 at once", 128, 8)):
+                for _ in range(1 if what == "read" else 4):
+                    model.drop(0, start)
+                    speeds = _best(1, width, lambda: model.step([Stretch(0, start, ids[:width], True)]))  # noqa: B023
+                    for name, speed in zip((what, f"{what} cpu"), speeds, strict=True):
+                        key = name if on else f"{name}, llama.cpp"
+                        out[key] = max(out.get(key, 0.0), speed)
+    return out
+
+
 def _transformers(threads: int, rounds: int, file: str) -> dict[str, float]:
     import torch
     from transformers import LlamaForCausalLM
@@ -257,6 +308,8 @@ def _case(arguments: list[str]) -> dict[str, float]:
         return _transformers(int(threads), int(rounds), *rest)
     if kind == "sessions":
         return _sessions(int(threads), int(rounds), *rest)
+    if kind == "kernel":
+        return _kernel(int(threads), int(rounds), *rest)
     return _llama(int(threads), int(rounds), kind, *rest)
 
 

@@ -441,6 +441,15 @@ def test_a_country_is_not_read_out_of_a_longer_name() -> None:
     )
 
 
+@pytest.mark.parametrize("system", ["coda", "apex"])
+@pytest.mark.parametrize(("hops", "untaught"), [(1, frozenset()), (2, frozenset({"planner"}))])
+def test_nobody_learns_to_hand_on_a_whole_question(system: str, hops: int, untaught: frozenset[str]) -> None:
+    question = Question("q", "Who made the film in which Ada plays?", ("Bo",), hops=hops, supporting_titles=("Blue",))
+    teacher = teacher_for(system, question)
+    assert not isinstance(teacher, str)
+    assert teacher.untaught == untaught
+
+
 def test_a_family_name_alone_is_not_the_person_asked_about() -> None:
     fact = Fact("Who was Kip Bulmi's mother?", "Zul Fele", "Zul Fele")
     reader = GoldTeacher(Question("q", "?", ("Zul Fele",)), [fact])

@@ -125,6 +125,8 @@ class GoldTeacher:
     def __init__(self, question: Question, facts: list[Fact]) -> None:
         self.question, self.facts = question, facts
         self.answer = question.answers[0]
+        self.unplanned = (question.hops or 1) > 1 and not question.decomposition
+        """Whether the question has several hops and no plan: no planner should learn to hand it on whole."""
         plan = plan_of(question) or [fact.task for fact in facts]
         self.steps = [f"{n}. {task}" for n, task in enumerate(plan, 1)]
         self._results: dict[str, str] = {}

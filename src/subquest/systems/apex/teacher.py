@@ -37,6 +37,7 @@ class APEXTeacher(GoldTeacher):
         self.closing = closing_step(question, facts)
         if self.closing:
             self.steps.append(f"{len(self.steps) + 1}. {self.closing}")
+        if self.closing or self.unplanned:
             self.untaught = frozenset({"planner"})
 
     def reply(self, view: View) -> str:

@@ -19,6 +19,8 @@ class CoDATeacher(GoldTeacher):
 
     def __init__(self, question: Question, facts: list[Fact]) -> None:
         super().__init__(question, facts)
+        if self.unplanned:
+            self.untaught = frozenset({"planner"})
         self._asked = 0
         self._tasks: set[str] = set()
         self._last: list[Fact] = []
