@@ -115,6 +115,19 @@ def test_a_call_is_the_worked_example_before_the_task(name: str) -> None:
     assert written["content"].endswith('<call>{"name": "population", "arguments": {"town": "A1"}}</call>')
 
 
+def test_a_call_of_a_tool_that_does_not_exist_is_answered_with_the_one_meant() -> None:
+    def tide(harbour: str) -> str:
+        """The tide in a harbour."""
+        return "04:12"
+
+    def answer(name: str, *tools: Any) -> str:
+        return told(coda([tagged(call(name)), "<result>x</result>"], tools=tools), "executor")[0]
+
+    assert "there are population, tide. Call tide(harbour: string)." in answer("tides", population, tide)
+    assert "there are tide. Call tide(harbour: string)." in answer("height_of_water", tide)
+    assert "there are population, tide.</documents>" in answer("height_of_water", population, tide)
+
+
 def test_without_tools_nobody_is_told_of_them_and_a_call_is_no_action() -> None:
     episode = coda([tagged(call()), "<result>4,210</result>"], tools=())
     assert "tool" not in episode.by_role("executor")[0].segments[0].text

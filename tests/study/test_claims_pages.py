@@ -111,7 +111,11 @@ def test_claims_without_a_reason_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "pages", "only"),
-    [("claims-1.5b", ("coda", "decor", "apex", "hira"), "*"), ("claims", ("135m",), "*-topk")],
+    [
+        ("claims-1.5b", ("coda", "decor", "apex", "hira"), "*"),
+        ("claims-0.5b", ("0.5b",), "*"),
+        ("claims", ("135m",), "*-topk"),
+    ],
 )
 def test_the_pages_are_those_of_the_stored_results(name: str, pages: tuple[str, ...], only: str) -> None:
     study = find_study(name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import difflib
 import functools
 import json
 from collections import Counter
@@ -206,7 +207,9 @@ class GivenTools:
         if not isinstance(name, str):
             return None, {}, 'A call is a JSON object: {"name": the tool, "arguments": {its arguments}}.'
         if name not in self.tools:
-            return None, {}, f"There is no tool {name!r:.80}; there are {', '.join(self.tools)}."
+            near = difflib.get_close_matches(name, self.tools, 1) or list(self.tools)[: len(self.tools) == 1]
+            instead = "".join(f" Call {self.tools[other].signature()}." for other in near)
+            return None, {}, f"There is no tool {name!r:.80}; there are {', '.join(self.tools)}.{instead}"
         arguments = found.get("arguments", found.get("parameters"))
         if isinstance(arguments, str):
             arguments = find_object(arguments)

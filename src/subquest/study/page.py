@@ -94,7 +94,8 @@ class Page:
         parts = [f"{level} {claim.id}\n\n{claim.place}: {claim.says}"]
         if claim.note:
             parts.append(claim.note)
-        if claim.setting and any(row.paper for row in claim.row):
+        shown = {self.study.set_of(source) for source in self.study.shown_by(claim)}
+        if claim.setting and any(key.partition(".")[0] in shown for row in claim.row for key in row.paper):
             parts.append(f"Paper's numbers (in brackets): {claim.setting}.")
         parts += [self._table(claim, metric) for metric in claim.metrics]
         parts += [self._curve(curve.training, curve.figures) for curve in claim.curve]

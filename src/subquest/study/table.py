@@ -11,8 +11,8 @@ from .design import AVERAGE, Study, Variant
 from .results import Progress
 
 TITLES = {
-    "world": "worlds", "pictures": "worlds with pictures", "hotpotqa": "HotpotQA", "2wikimultihopqa": "2Wiki",
-    "musique": "MuSiQue", "em": "EM", "f1": "F1",
+    "world": "worlds", "site": "web site", "pictures": "worlds with pictures", "hotpotqa": "HotpotQA",
+    "2wikimultihopqa": "2Wiki", "musique": "MuSiQue", "em": "EM", "f1": "F1",
     "cem": "CEM", "judge": "judge", "sepr": "plan score", "idle": "idle executors", "peak_context": "peak context",
     "prompt_tokens": "tokens read", "completion_tokens": "tokens written", "support_recall": "support recall",
     "model_calls": "model calls", "written_planner": "tokens a plan", "idle_executors": "idle executors",
