@@ -118,6 +118,11 @@ def log_probs(model: Model, ids: list[int], widths: list[int]) -> Any:
     return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
 
 
+def test_it_is_put_into_a_llama_cpp_once() -> None:
+    assert open_library() is open_library("xllamacpp")
+    assert matmul.install(open_library()) is matmul.install(open_library("xllamacpp"))
+
+
 def test_a_model_reads_the_same_with_the_kernel(models: tuple[Model, Model]) -> None:
     fast, plain = models
     assert fast.kernel
@@ -177,7 +182,6 @@ def no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "package" / "engine" / "embedded").mkdir(parents=True)
     source = Path(matmul.__file__).with_suffix(".c")
     (tmp_path / "package" / "engine" / "embedded" / "matmul.c").write_bytes(source.read_bytes())
-    matmul.install.cache_clear()
     monkeypatch.setattr(matmul, "install", matmul.install.__wrapped__)
 
 

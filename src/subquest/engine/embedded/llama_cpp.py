@@ -140,7 +140,8 @@ def installed(build: Literal["xllamacpp", "llama-cpp-python"]) -> bool:
 def open_library(build: Build = "auto") -> Library:
     """llama.cpp from the named package; `auto` takes xllamacpp, and llama-cpp-python where only that is installed."""
     if build == "auto":
-        build = "llama-cpp-python" if installed("llama-cpp-python") and not installed("xllamacpp") else "xllamacpp"
+        only_compiled = installed("llama-cpp-python") and not installed("xllamacpp")
+        return open_library("llama-cpp-python" if only_compiled else "xllamacpp")
     if build == "xllamacpp":
         opened = _open("xllamacpp", _file("xllamacpp", "xllamacpp*.so"), ModelParams, ContextParams)
         _check_layout(opened)
