@@ -139,7 +139,12 @@ def test_an_interrupted_slice_goes_on_elsewhere(
     assert lab.main([*command, *places(here), "--pack", str(tmp_path / "packed")]) == 0
     assert "1 checkpoints" in capsys.readouterr().err
 
-    assert lab.main([*command, *places(there), "--unpack", str(tmp_path / "packed"), "--seconds", "600"]) == 0
+    # a slice that does not come to it hands its checkpoint on
+    between = [*places(tmp_path / "between"), "--unpack", str(tmp_path / "packed"), "--pack", str(tmp_path / "again")]
+    assert lab.main([*command, *between]) == 0
+    assert "1 checkpoints" in capsys.readouterr().err
+
+    assert lab.main([*command, *places(there), "--unpack", str(tmp_path / "again"), "--seconds", "600"]) == 0
     assert steps(there) == [2, 3]
     results = Results(there / "results")
     kept = results.training("rl", known_as(study, training))

@@ -260,7 +260,8 @@ class Lab:
                 folders.append((f"{folder.name}/adapter", folder / "adapter"))
             finished = self.results.training(name, known_as(study, training)).get("adapter")
             if not finished and (step := last_step(folder)):
-                finish_training(study, training, runs, self.results)  # its curves, if it was ended from outside
+                if (folder / "run.sqlite").is_file():  # it went on here: its curves, if it was ended from outside
+                    finish_training(study, training, runs, self.results)
                 wanted = ("recipe.json", f"checkpoints/step-{step:06d}")
                 unfinished += [(f"{folder.name}/{part}", folder / part) for part in wanted]
         count = pack(self.args.pack, self.results.folder, [*folders, *unfinished])
