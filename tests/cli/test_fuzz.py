@@ -198,7 +198,8 @@ def test_a_command_says_in_one_line_what_is_wrong(files: Files) -> None:
                 before = fuzz.snapshot(files.folder / "nasty")
             if problems:
                 shown = " ".join(word if len(word) < 200 else f"{word[:100]}…" for word in words)
-                bad.append(f"{case.name}\n    subquest {shown}\n    " + "\n    ".join(problems))
+                text = f"{case.name}\n    subquest {shown}\n    " + "\n    ".join(problems)
+                bad.append(text.encode(errors="backslashreplace").decode())  # pytest-xdist sends no lone surrogates
                 if log := os.environ.get("SUBQUEST_FUZZ_LOG"):
                     with open(log, "a", errors="replace") as file:
                         file.write(bad[-1] + "\n")

@@ -111,7 +111,7 @@ def _keep_command(args: argparse.Namespace) -> None:
     words += [] if args.minutes is None else ["--minutes", f"{args.minutes:g}"]
     with suppress(FileExistsError, NotADirectoryError):  # the run says what is wrong with its folder
         args.out.mkdir(parents=True, exist_ok=True)
-        with (args.out / "commands.txt").open("a", encoding="utf-8") as file:
+        with (args.out / "commands.txt").open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(public(shlex.join(words)) + "\n")
 
 

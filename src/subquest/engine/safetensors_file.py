@@ -27,7 +27,7 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     try:
         raw = check_input(path).read_bytes()
         (length,) = struct.unpack_from("<Q", raw)
-        header = parse_json(raw[8 : 8 + length], "its header")
+        header = parse_json(raw[8 : 8 + length], f"the header of {path}")
         out: dict[str, Array] = {}
         for name, entry in header.items():
             if name == "__metadata__":
