@@ -66,7 +66,10 @@ BAD = {
     "locked.pdf": (pdf("secret", encrypted=True), "encrypted"),
     "scan.pdf": (scan(), "no text on any of its 2 pages"),
     "torn.pdf": (b"%PDF-1.4\nnothing", "damaged"),
-    "locked.docx": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "without a password"),
+    "locked.docx": (
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + "EncryptedPackage".encode("utf-16-le"),
+        "encrypted",
+    ),
     "tool.exe": (b"MZ\0\0", "files of kind .exe are not read"),
     "photo.txt": (b"\x89PNG\r\n\x1a\n" + bytes(50), "it is image, not text"),
     "nothing.txt": (b"", "nothing.txt is empty"),

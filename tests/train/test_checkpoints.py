@@ -214,8 +214,9 @@ def test_a_kill_leaves_the_best_weights_whole(tmp_path: Path, monkeypatch: pytes
 
 
 OLD_RUN = Path(__file__).parent / "run-0.1"
-OLD_LOSSES = {2: (7.610809, 4438), 3: (7.566320, 3205)}
-"""Loss and learned tokens of the steps that version 0.1 took after the checkpoint in `OLD_RUN`."""
+OLD_LOSSES = {2: (7.604657, 4460), 3: (7.563803, 3222)}
+"""Loss and learned tokens of the steps after the checkpoint in `OLD_RUN`. Version 0.1 took (7.610809, 4438) and
+(7.566320, 3205): its gold traces were worded otherwise."""
 
 
 @pytest.mark.slow

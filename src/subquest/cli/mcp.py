@@ -50,4 +50,4 @@ def _check_free(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise UsageError(f"cannot serve on 127.0.0.1:{port}: {error.strerror}; try another port") from None
+            raise UsageError(f"--http: cannot serve on 127.0.0.1:{port}: {error.strerror}; try another port") from None
