@@ -27,8 +27,8 @@ class Stretch(NamedTuple):
     start: int
     """Position of the first of them."""
     tokens: Sequence[int]
-    wanted: int
-    """After how many of the last of them the logits are wanted."""
+    wanted: bool
+    """Whether the logits after the last of them are wanted."""
 
 
 class Vocabulary:
@@ -193,7 +193,7 @@ class Model:
         return out.value.decode() if n >= 0 else ""
 
     def step(self, stretches: Sequence[Stretch]) -> list[np.ndarray[Any, np.dtype[np.float32]]] | None:
-        """Process the stretches in one pass; the logits that they want, in order. None: too few free cells."""
+        """Process the stretches in one pass; logits of those that want them, in order. None: too few free cells."""
         n = 0
         self._wanted[:] = 0
         rows: list[int] = []
@@ -203,8 +203,9 @@ class Model:
             self._positions[n:end] = np.arange(stretch.start, stretch.start + len(stretch.tokens))
             self._sequences[n:end] = stretch.sequence
             n = end
-            self._wanted[n - stretch.wanted : n] = 1
-            rows.extend(range(n - stretch.wanted, n))
+            if stretch.wanted:
+                self._wanted[n - 1] = 1
+                rows.append(n - 1)
         self._batch.n_tokens = n
         with self._kernel.passes(self._uses_kernel) if self._kernel else nullcontext():
             status = self._calls.llama_decode(self._context, self._batch)

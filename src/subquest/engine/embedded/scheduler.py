@@ -16,13 +16,11 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from ...errors import EngineError, EngineRefused, EngineUnavailable
 from ..interface import FinishReason, Sampling
-from .lookup import Lookup
 from .model import Model, Stretch
 from .sampling import choose, log_sum
 from .saved_prompts import LEAST, SavedPrompts
@@ -34,7 +32,6 @@ KEPT = 4
 """Prompts of closed sessions that stay in the cache: about one per role, because each used cell slows every pass."""
 
 Command = Callable[[], None]
-Logits = np.ndarray[Any, np.dtype[np.float32]]
 
 
 @dataclass(eq=False, slots=True)
@@ -87,7 +84,6 @@ class Job:
     cached: int | None = None
     save: bool = False
     """The role's prompt is not on disk yet: it is read by itself and saved."""
-    lookup: Lookup = field(default_factory=Lookup)
     random: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,8 +100,6 @@ class Scheduler:
     def __init__(self, model: Model, saved: SavedPrompts | None = None) -> None:
         self._model = model
         self._saved = saved
-        self._guesses = bool(model.kernel)
-        """llama.cpp's own kernels need as long for several tokens in one pass as for one after the other."""
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._waiting: list[Job] = []
         self._running: list[Job] = []
@@ -246,11 +240,7 @@ class Scheduler:
             if not tokens:
                 break
             assert job.entry.slot is not None
-            wanted = int(start + len(tokens) == len(job.ids))
-            if wanted and job.sampled and self._guesses and len(self._running) == 1:
-                tokens = tokens + job.lookup.guess(job.ids, job.limit - job.sampled - 1)
-                wanted = len(tokens)
-            stretches.append(Stretch(job.entry.slot, start, tokens, wanted))
+            stretches.append(Stretch(job.entry.slot, start, tokens, start + len(tokens) == len(job.ids)))
             moved.append(job)
             room -= len(tokens)
         try:
@@ -271,21 +261,7 @@ class Scheduler:
                 job.save = False
                 self._saved.save(job.entry.ids, self._model.state(stretch.sequence))
             if stretch.wanted:
-                self._write_and_check(job, stretch, [next(logits) for _ in range(stretch.wanted)])
-
-    def _write_and_check(self, job: Job, stretch: Stretch, logits: list[Logits]) -> None:
-        """Sample a token, and further ones as long as they are those that were guessed; forget the other guesses."""
-        known = len(job.ids)
-        guessed = stretch.tokens[known - stretch.start :]
-        right = 0
-        for row in logits:
-            finished = self._write(job, row)
-            if finished or right == len(guessed) or job.ids[-1] != guessed[right]:
-                break
-            right += 1
-        if guessed:
-            job.lookup.learn(len(guessed), right)
-            self._truncate(job.entry, known + right)
+                self._write(job, next(logits))
 
     def _must_wait(self, job: Job) -> bool:
         """Share the longest prefix that others have read. True: another turn is about to read a longer one."""
@@ -324,13 +300,13 @@ class Scheduler:
             self._model.drop(entry.slot)
             self._saved.forget(prompt)
 
-    def _write(self, job: Job, logits: Logits) -> bool:
-        """Sample the next token, and finish the turn if that ends it; whether it does."""
+    def _write(self, job: Job, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
+        """Sample the next token, and finish the turn if that ends it."""
         if job.choices:
             total = log_sum(logits)
             found = tuple(float(logits[token]) - total for token in job.choices)
             self._finish(job, Outcome(job.choices, found, b"", "length", "", 0, job.cached or 0))
-            return True
+            return
         token, logprob = choose(logits, job.sampling, job.random)
         job.ids.append(token)
         job.sampled += 1
@@ -354,7 +330,6 @@ class Scheduler:
             cached = job.cached or 0
             outcome = Outcome(ids, tuple(job.logprobs), bytes(job.text), finish, stop, stop_end, cached)
             self._finish(job, outcome)
-        return finish is not None
 
     def _finish(self, job: Job, outcome: Outcome | EngineError) -> None:
         self._remove(job)
