@@ -217,4 +217,7 @@ def test_it_is_switched_off_by_the_environment(monkeypatch: pytest.MonkeyPatch) 
     model = Model(open_library(), smollm2_path(), adapter=None, cells=64, sequences=1, batch=64, threads=1)
     assert model.kernel == ""
     model.free()
-    assert "SUBQUEST_CPU_KERNEL=off" in doctor._model_kernel().detail
+    assert "SUBQUEST_CPU_KERNEL is off" in doctor._model_kernel().detail
+    monkeypatch.delenv("SUBQUEST_CPU_KERNEL")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert matmul.switched_off()  # it was never run there

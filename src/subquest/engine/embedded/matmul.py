@@ -3,12 +3,14 @@
 The wheel's llama.cpp is compiled for any machine of its architecture and leaves the dot-product instructions of newer
 CPUs unused. `matmul.c` uses them, and llama.cpp calls it in place of its own kernel. Without it (a CPU without these
 instructions, no library in the wheel and no compiler, SUBQUEST_CPU_KERNEL=off) everything runs as before, slower.
+On x86-64 it has been compiled but not run yet, so there it needs SUBQUEST_CPU_KERNEL=on.
 """
 
 from __future__ import annotations
 
 import ctypes as c
 import os
+import platform
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +20,9 @@ from typing import Any
 from ...c_libraries import MATMUL, cpu_features
 from .llama_cpp import Library, open_library
 
-OFF = "SUBQUEST_CPU_KERNEL=off"
+SWITCH = "SUBQUEST_CPU_KERNEL"
+TRIED = ("aarch64", "arm64")
+"""Architectures on which the kernel runs without being asked for."""
 
 
 class Kernel:
@@ -54,16 +58,16 @@ class Kernel:
 
 
 def switched_off() -> bool:
-    return os.environ.get("SUBQUEST_CPU_KERNEL") == "off"
+    return os.environ.get(SWITCH, "on" if platform.machine() in TRIED else "off") == "off"
 
 
 def status() -> tuple[bool, str, str]:
     """Whether the embedded model uses the kernel, why or why not, and what to do about it; for `doctor`."""
     if switched_off():
-        return True, f"llama.cpp's own ({OFF})", ""
+        return True, f"llama.cpp's own ({SWITCH} is off)", ""
     kernel = install(open_library())
     if isinstance(kernel, Kernel):
-        return True, f"{kernel.name}: the embedded model reads several times as fast", ""
+        return True, f"{kernel.name}, in place of llama.cpp's own", ""
     here = any(library.feature in cpu_features() for library in MATMUL)
     return not here, f"llama.cpp's own: {kernel}", "apt-get install gcc, or install a wheel" if here else ""
 

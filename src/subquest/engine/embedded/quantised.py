@@ -2,8 +2,8 @@
 
 The published file is Q4_1. A merged adapter costs nothing at run time, an attached one about a fifth of the speed. With
 eight bits the same weights take more space without a relevant loss, and llama.cpp's own kernels read a prompt 1.7 times
-as fast (ours read both alike; `subquest bench embedded`). So the first use writes a second file to the cache, in a few seconds, and later uses
-find it. If that is not possible, the published file runs with the adapter attached.
+as fast (ours read both alike; `subquest bench embedded`). So the first use writes a second file to the cache, in a few
+seconds, and later uses find it. If that is not possible, the published file runs with the adapter attached.
 """
 
 from __future__ import annotations
