@@ -282,12 +282,12 @@ def test_reasoning_in_one_go(name: str) -> None:
 
 def test_hiras_json() -> None:
     chosen = [find_object(turn)["selected_agent_name"] for turn in turns("hira/select")]
-    assert chosen == ["search", "deep", "code"]
+    assert chosen == ["code", "deep", "search"]
     assert all('"name": "deep"' in m.content for m in messages("hira/select")[1:-1] if m.role == "user")
     assert [find_object(turn)["query_plan"] for turn in turns("hira/search")[::2]] == [
         [],
-        ["Velle harbour rebuilt year", "Arven harbour rebuilt year"],
-        ["Arven lighthouse architect designer"],
+        ["When was the harbour of Velle rebuilt?", "When was the harbour of Arven rebuilt?"],
+        ["Who designed the lighthouse of Arven?"],
     ]  # the last examples search: a model that saw an empty plan last searched for nothing
     assert [boxed(turn) for turn in turns("hira/search")[1::2]] == ["1871", "no", "Tor Vik"]
     assert all(len(find_object(turn)["plan"]) >= 3 for turn in turns("plan-experts/planner"))
