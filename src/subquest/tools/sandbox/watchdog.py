@@ -84,7 +84,8 @@ def tree(root: int) -> list[int]:
 def kill_below(init: int, *, spared: int) -> bool:
     """Kill all processes below a sandbox's init but one; False where new ones came as fast as they were killed.
 
-    A process that is killed takes time to end, more on a busy machine; it is waited for. A process that forks and ends, again and again, is gone from a list before it can be killed by it: see `_at_rest`.
+    A process that is killed takes time to end, more on a busy machine; it is waited for. One that forks and ends, again
+    and again, is gone from a list before it can be killed by it: see `_at_rest`.
     """
     killed: dict[int, int] = {}
     for _ in range(_PASSES):
@@ -100,7 +101,7 @@ def kill_below(init: int, *, spared: int) -> bool:
 
 
 def _await_end(killed: Iterable[int]) -> None:
-    """Wait until processes that were killed have ended; one that the system cannot end yet is not waited for forever."""
+    """Wait until processes that were killed have ended, but not forever for one that the system cannot end."""
     deadline = time.monotonic() + _ENDING
     for pid in killed:
         while _runs(Path("/proc"), pid) and time.monotonic() < deadline:
