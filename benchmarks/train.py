@@ -40,7 +40,6 @@ from subquest.record import Episode, Question
 from subquest.rewards import Reward, shared
 from subquest.rewards import load as load_reward
 from subquest.systems.registry import get
-from subquest.train import logprobs
 from subquest.train.advantage import trajectory_advantages
 from subquest.train.batch import Rollout
 from subquest.train.components import load_source, make_engine, make_policy, make_system
@@ -116,7 +115,6 @@ class Bench:
             guards=GuardPart(),
             checkpoint_every=1000,
         )
-        logprobs.KERNELS = args.kernels
 
     def step(self) -> None:
         """Whole steps of PECO; the first one, which captures graphs, is reported separately."""
@@ -324,7 +322,6 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--skip-flat", action="store_true", help="as recipes/qwen-1.5b/peco.toml has it")
     parser.add_argument("--overlap", action="store_true", help="roll out the next step during the update")
     parser.add_argument("--ahead", type=float, default=0.0, help="fill the tail of a step (rollout.ahead)")
-    parser.add_argument("--kernels", action="store_true", help="log-probs by Triton kernels (train/logprob_kernels.py)")
     parser.add_argument("--padded-tokens", type=int, default=32_768, help="tokens of a padded micro-batch")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--trl", default=f"{tempfile.gettempdir()}/subquest-parity/trl/bin/python")
