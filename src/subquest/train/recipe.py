@@ -114,9 +114,11 @@ class OptimiserPart(Record):
     epochs: AboveZero = 1.0
     """Passes over the traces (SFT); `steps` counts where it is smaller."""
     micro_tokens: Positive = 32_768
-    """Tokens that go through the model at once."""
+    """Tokens that go through the model at once, which decides the memory of an update. What trajectories begin with
+    alike counts once (`share_prompts`)."""
     share_prompts: bool = True
-    """Compute what trajectories of a micro-batch begin with alike, such as a role's instructions, once; exact."""
+    """Compute what trajectories of a micro-batch begin with alike, such as a role's instructions, or the same task and
+    documents in several rollouts of a question, once; exact."""
     skip_flat: bool = False
     """Leave trajectories with the advantage zero (groups without spread) out of the update. The policy gradient stays
     the same; KL term and entropy bonus are then those of the other trajectories. A loss with neither term leaves them
