@@ -105,7 +105,7 @@ def test_the_tree_of_random_trajectories() -> None:
     for number in range(60):
         paths = ["".join(chance.choice(list("abc"), chance.integers(1, 6))) for _ in range(chance.integers(1, 12))]
         batch = tree_of(*paths, size=int(chance.integers(2, 70)))
-        found = share_prefixes(batch.token_ids, batch.lengths)
+        found = share_prefixes(batch.token_ids, batch.lengths, batch.rows)
         beginnings = Beginnings(batch.token_ids, batch.lengths)
         bound, inside = 0, list[int]()
         for trajectory in chance.permutation(len(paths)).tolist():
@@ -125,6 +125,9 @@ def test_the_tree_of_random_trajectories() -> None:
         for own, seen in zip(queries, keys, strict=True):
             assert torch.equal(seen[-len(own) :], own)
             assert found.positions[seen].tolist() == list(range(len(seen)))
+        assert torch.equal(found.rows[found.actions], found.where[batch.rows])
+        assert torch.equal(found.targets[found.actions], batch.targets)
+        assert len(set(zip(found.rows.tolist(), found.targets.tolist(), strict=True))) == found.rows.numel()
         ways = {seen[-1].item(): seen for seen in keys}
         for places in found.where.split(batch.lengths.tolist()):
             assert torch.equal(ways[places[-1].item()], places)
@@ -157,12 +160,12 @@ def test_an_optimiser_step_is_the_same() -> None:
     "batch", [packed(300, 300), packed(20, 30), with_common_prompts((SHORTEST, 900), (SHORTEST, 900), window=512)]
 )
 def test_where_little_is_saved_nothing_changes(batch: Batch) -> None:
-    assert share_prefixes(batch.token_ids, batch.lengths) is None
+    assert share_prefixes(batch.token_ids, batch.lengths, batch.rows) is None
 
 
 def test_trajectories_that_are_equal_keep_a_token_of_their_own() -> None:
     ids = torch.arange(300) % 61
-    found = share_prefixes(torch.cat([ids, ids]), torch.tensor([300, 300]))
+    found = share_prefixes(torch.cat([ids, ids]), torch.tensor([300, 300]), torch.tensor([298, 598]))
     assert found is not None
     assert found.token_ids.numel() == 301
     assert torch.equal(found.token_ids[found.where], torch.cat([ids, ids]))

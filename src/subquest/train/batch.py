@@ -68,6 +68,15 @@ class Batch:
         return (self.distinct or self).token_ids.numel()
 
     @property
+    def pairs(self) -> int:
+        """Queries times the keys that each sees"""
+        queries, keys = self.lengths, self.lengths
+        if self.distinct is not None:
+            packing = self.distinct.packing
+            queries, keys = torch.tensor(packing.sizes), torch.tensor((packing.of_keys or packing).sizes)
+        return int((queries * keys - queries * (queries - 1) // 2).sum())
+
+    @property
     def targets(self) -> Tensor:
         """[A] the action tokens themselves"""
         return self.token_ids[self.rows + 1]
@@ -114,7 +123,7 @@ class Batch:
 
     def sharing(self, fill: int = 0) -> Batch:
         """The batch with common beginnings of trajectories to be computed once, where that saves enough."""
-        return replace(self, distinct=share_prefixes(self.token_ids, self.lengths, fill=fill))
+        return replace(self, distinct=share_prefixes(self.token_ids, self.lengths, self.rows, fill=fill))
 
     def filled(self, step: int, most: int) -> Batch:
         """The batch with tokens and rows in multiples of `step` (tokens up to `most` where that is less): few shapes.

@@ -40,10 +40,17 @@ class Distinct:
     where: Tensor
     """[T] the distinct token that stands for each token of the row"""
     packing: Packing
+    rows: Tensor
+    """[B] the distinct tokens that predict an action, once for each action that follows one"""
+    targets: Tensor
+    """[B] that action"""
+    actions: Tensor
+    """[A] the entry of `rows` for each action token of the row"""
 
     def to(self, device: torch.device | str) -> Distinct:
         token_ids, positions, where = (to_device(t, device) for t in (self.token_ids, self.positions, self.where))
-        return Distinct(token_ids, positions, where, self.packing.to(device))
+        rows, targets, actions = (to_device(t, device) for t in (self.rows, self.targets, self.actions))
+        return Distinct(token_ids, positions, where, self.packing.to(device), rows, targets, actions)
 
 
 class Beginnings:
@@ -82,10 +89,12 @@ class Beginnings:
         return size, ranks
 
 
-def share_prefixes(token_ids: Tensor, lengths: Tensor, *, fill: int = 0) -> Distinct | None:
-    """The distinct tokens of a row; None where sharing saves too little. Both tensors must be on the CPU.
+def share_prefixes(token_ids: Tensor, lengths: Tensor, rows: Tensor, *, fill: int = 0) -> Distinct | None:
+    """The distinct tokens of a row; None where sharing saves too little. All tensors must be on the CPU; `rows` are the
+    positions whose next token is an action.
 
-    With `fill` their number is padded to a multiple of it with a trajectory that nothing is read from.
+    With `fill` the numbers of tokens and of rows are padded to multiples of it, with a trajectory that nothing is read
+    from.
     """
     tree = _Tree(Beginnings(token_ids, lengths))
     if tree.size > (1 - LEAST_SAVED) * token_ids.numel():
@@ -98,7 +107,12 @@ def share_prefixes(token_ids: Tensor, lengths: Tensor, *, fill: int = 0) -> Dist
         of_keys=Packing.of(torch.tensor([len(k) for k in tree.keys])),
     )
     tokens, positions = (torch.from_numpy(np.concatenate(parts)) for parts in (tree.tokens, tree.positions))
-    return Distinct(tokens, positions, torch.from_numpy(tree.where), packing)
+    where = torch.from_numpy(tree.where)
+    span = int(token_ids.max()) + 1
+    pairs, actions = torch.unique(where[rows] * span + token_ids[rows + 1], return_inverse=True)
+    if fill and len(pairs) % fill:
+        pairs = torch.cat([pairs, pairs[-1:].expand(-len(pairs) % fill)])
+    return Distinct(tokens, positions, where, packing, pairs // span, pairs % span, actions)
 
 
 class _Tree:

@@ -181,6 +181,7 @@ class RLTrainer(Trainer):
                     figures[name] = max(figures.get(name, 0.0), value)
                 else:  # tokens add up over the mini-batches, everything else is their mean
                     figures[name] = figures.get(name, 0.0) + value / (1 if name in SUMMED else len(batches))
+        figures |= self.policy.meter.read()
         figures["skipped"] = 1 - figures["packed"] / sum(b.token_ids.numel() for b in batches)
         figures["clip_fraction"] = sum(figures[f"clipped_{side}"] for side in ("low", "high", "dual"))
         figures["learning_rate"] = self.optimiser.schedule.rate(self.optimiser.step_count - 1)
