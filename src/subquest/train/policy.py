@@ -259,7 +259,8 @@ class Policy(nn.Module):
         self.meter.count(batch.computed, batch.pairs, rows.numel(), backward=backward, again=self.checkpointing)
         if distinct is None:
             return found
-        return TokenLogprobs(*(None if x is None else x.index_select(0, distinct.actions) for x in found))
+        spread = found.entropy
+        return TokenLogprobs(found.logprobs[distinct.actions], None if spread is None else spread[distinct.actions])
 
     def trained(self) -> dict[str, nn.Parameter]:
         """The parameters that an optimiser changes, by name."""
