@@ -109,6 +109,10 @@ class OptimiserPart(Record):
     """Largest gradient norm."""
     minibatches: Positive = 1
     """Optimiser steps taken on each batch of rollouts."""
+    old_logprobs: Literal["trainer", "engine"] = "trainer"
+    """Where the old policy's log-probs come from at the second mini-batch and those after it: a pass of the trainer
+    before the first update, or what the rollout engine computed while sampling, which saves that pass and differs from
+    it by rounding (the figure `mismatch`)."""
     batch: Positive = 64
     """Episodes an optimiser step (SFT)."""
     epochs: AboveZero = 1.0
@@ -312,6 +316,12 @@ def _check_rl(recipe: Recipe) -> None:
         raise ConfigError("rollout.temperature = 0: greedy rollouts are all alike and cannot be learnt from")
     if rollout.group == 1:
         raise ConfigError("rollout.group = 1: rollouts are compared with others of their question; give 2 or more")
+    older = "ahead" if rollout.ahead else "overlap" if rollout.overlap else ""
+    if older and recipe.optimiser.old_logprobs == "engine":
+        raise ConfigError(
+            f"rollout.{older} samples with older weights, whose log-probs are not those before the update: leave out"
+            ' optimiser.old_logprobs = "engine"'
+        )
     if rollout.ahead and (rollout.overlap or rollout.dynamic):
         other = "overlap" if rollout.overlap else "dynamic"
         raise ConfigError(f"rollout.ahead and rollout.{other} exclude each other: leave one of them out")
