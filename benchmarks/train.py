@@ -117,6 +117,7 @@ class Bench:
                 micro_tokens=args.micro_tokens,
                 minibatches=args.minibatches,
                 skip_flat=args.skip_flat,
+                old_logprobs=args.old_logprobs,
             ),
             guards=GuardPart(),
             checkpoint_every=1000,
@@ -354,6 +355,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--micro-tokens", type=int, default=65_536)
     parser.add_argument("--minibatches", type=int, default=1)
     parser.add_argument("--skip-flat", action="store_true", help="as recipes/qwen-1.5b/peco.toml has it")
+    parser.add_argument("--old-logprobs", choices=("trainer", "engine"), default="trainer", help="as recipes have it")
     parser.add_argument("--overlap", action="store_true", help="roll out the next step during the update")
     parser.add_argument("--ahead", type=float, default=0.0, help="fill the tail of a step (rollout.ahead)")
     parser.add_argument("--padded-tokens", type=int, default=32_768, help="tokens of a padded micro-batch")
