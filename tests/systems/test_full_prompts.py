@@ -14,7 +14,7 @@ from subquest.engine import Generation, Message
 from subquest.engine.scripted import ScriptedEngine
 from subquest.protocol import parse
 from subquest.protocol.loose_json import find_object
-from subquest.record import Segment, Trajectory
+from subquest.record import Episode, Segment, Trajectory
 from subquest.runtime.prompts import Prompts
 from subquest.runtime.replies import boxed, decides
 from subquest.runtime.tool_loop import calls, inserted
@@ -292,7 +292,7 @@ def test_hiras_json() -> None:
         ["When was the harbour of Velle rebuilt?", "When was the harbour of Arven rebuilt?"],
         ["Who designed the lighthouse of Arven?"],
     ]  # the last examples search: a model that saw an empty plan last searched for nothing
-    assert [boxed(turn) for turn in turns("hira/search")[1::2]] == ["1871", "no", "Tor Vik"]
+    assert [boxed(turn) for turn in turns("hira/search")[1::2]] == ["9 March 1871", "no", "Tor Vik"]
     assert all(len(find_object(turn)["plan"]) >= 3 for turn in turns("plan-experts/planner"))
 
 
@@ -345,3 +345,19 @@ def test_decor_runs_on_them() -> None:
     assert f"Question: {decor.QUESTION}\nMemory: empty\nPast queries: none" in first.text
     assert "You shorten notes" in episode.by_role("compressor")[0].text
     assert "MARKER-ONE" in episode.by_role("filter")[0].text
+
+
+def test_decors_planner_is_told_once_of_a_query_that_was_sent() -> None:
+    again = decor.PLANNER[0].replace("designed<", "DESIGNED<")
+
+    def asked(*planner: str, **options: object) -> Episode:
+        script = {"planner": [decor.PLANNER[0], *planner], "filter": decor.FILTER, "answerer": decor.ANSWERER}
+        return DECOR(ScriptedEngine(script), FakeSearch(), **options).ask(decor.QUESTION)
+
+    helped = asked(again, *decor.PLANNER[1:], prompts="full")
+    assert "already sent" in helped.by_role("planner")[1].text
+    assert (helped.answer, helped.usage.searches) == ("Kestel", 2)
+    ended = asked(again, again, prompts="full")
+    assert (ended.answer, ended.usage.searches, ended.stop_reason) == ("Kestel", 1, "answered")
+    trained = asked(again, decor.PLANNER[2], prompts="compact")
+    assert trained.usage.searches == 2
