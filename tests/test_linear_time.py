@@ -25,6 +25,7 @@ from subquest.limits import Repeats
 from subquest.metrics import contains_answer, normalize, score_answer
 from subquest.protocol import fence, parse, tags_of, wrap
 from subquest.protocol.loose_json import find_object
+from subquest.protocol.text_calls import find_calls
 from subquest.record import Document, Segment, Trajectory
 from subquest.retrieval import titles
 from subquest.retrieval.analysis import Analysis
@@ -234,6 +235,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "make_plan": lambda text: make_plan(lines_of(text), "Who?", 5),
     "make_plan of one line": lambda text: make_plan([text], "Who?", 5).steps[0].resolve({0: text[:100]}, []),
     "find_object": find_object,
+    "find_calls": lambda text: find_calls(text, ("a", "search")),
     "calls to look": looked,
     "information": _information,
     "experts named": lambda text: named_in(text, EXPERTS),

@@ -90,6 +90,20 @@ async def test_a_model_that_repeats_itself_for_8000_tokens(index: Index, text: s
         assert episode.stop_reason in ("forced", "no answer", "answered")
 
 
+async def test_a_thought_that_repeats_itself_is_ended_and_the_model_is_reminded(index: Index) -> None:
+    """A model without reasoning copies documents into `<think>` without an end: no more of it is asked for."""
+    circle = "<think>" + "Doc 1 says that the Lume flows through Kestel, and Doc 2 says so as well. " * 20
+
+    def model(request: Request) -> Answer:
+        text = str(request.body["messages"])
+        return Answer(chat(circle, "length")) if "no action" not in text else Answer(chat(searching(request)))
+
+    episode, server = await ask(index, model)
+    assert episode.answer == "the Lume"
+    assert len(server.posts) <= 4
+    assert "raise `temperature`" in reasons(episode)
+
+
 async def test_a_turn_that_is_cut_names_the_setting(index: Index) -> None:
     words = " ".join(str(n * n) for n in range(400))
     episode, _ = await ask(index, chat(words, "length"))

@@ -8,7 +8,7 @@ import pytest
 from subquest.engine import Message, Sampling
 from subquest.engine.openai import Action, OpenAIEngine
 
-from .loopback import Answer, Loopback, chat, delta, events
+from .loopback import Answer, Loopback, Request, chat, delta, events
 
 PROMPT = [Message("system", "Plan."), Message("user", "Who?")]
 SEARCH = Action("search", "Search the corpus.", "query", "a short question")
@@ -102,6 +102,77 @@ async def test_calls_in_a_stream_other_tags_and_unknown_tools() -> None:
         assert turn.text == "<|begin_search|>q<|end_search|>"
         assert turn.problems == ("there is no function 'guess'; there are search",)
         assert [(c.id, c.arguments) for c in turn.tool_calls] == [("x", '{"query": "q"}'), ("y", "{}")]
+
+
+@pytest.mark.parametrize(
+    "handed_through",
+    [
+        'I look.\n<tool_call>\n{"name": "search", "arguments": {"query": "q"}}\n</tool_call>',
+        'I look.\n```json\n{"name": "search", "arguments": {"query": "q"}}\n```\n',
+        'I look.\n{"name": "search", "parameters": {"query": "q"}}',
+        "I look.\n<function=search>\n<parameter=query>\nq\n</parameter>\n</function>",
+    ],
+    ids=["hermes", "fence", "bare", "xml"],
+)
+async def test_a_call_that_the_server_hands_through_as_text_is_a_call(handed_through: str) -> None:
+    async with Loopback(chat(handed_through), chat("plain")) as server:
+        session = await engine_at(server, actions=[SEARCH, ANSWER]).open(PROMPT)
+        turn = await session.generate(Sampling())
+        assert (turn.text, turn.finish, turn.problems) == ("I look.\n<search>q</search>", "tool", ())
+        await session.append("<documents>Lima</documents>")
+        await session.generate(Sampling())
+    assert server.posts[1]["messages"][2:] == [
+        {"role": "assistant", "content": "I look.", "tool_calls": [call("search", '{"query": "q"}', "call_0")]},
+        {"role": "tool", "tool_call_id": "call_0", "content": "<documents>Lima</documents>"},
+    ]
+
+
+async def test_what_comes_after_an_action_in_text_continues_the_message_as_it_does_without_tools() -> None:
+    replies = (
+        chat("I look. <a>q</a>"),
+        calling(call("search", '{"query": "r"}'), text=" Again."),
+        chat("So: "),
+        chat("x"),
+    )
+    sent = []
+    for options in ({}, {"protocol": "tools", "actions": [SEARCH]}):
+        async with Loopback(*replies) as server:
+            session = await OpenAIEngine("m", base_url=server.url, **options).open(PROMPT, mode="completion")
+            for found in ("[found]", "[more]", "[last]"):
+                await session.generate(Sampling(stop=("</a>",)))
+                await session.append(found)
+            await session.generate(Sampling())
+            sent.append([post["messages"] for post in server.posts])
+    tags, tools = sent
+    assert tools[1] == tags[1] == [*tools[0], {"role": "assistant", "content": "I look. <a>q</a>[found]"}]
+    calls = [call("search", '{"query": "r"}')]
+    called = {"role": "assistant", "content": "I look. <a>q</a>[found] Again.", "tool_calls": calls}
+    assert tools[2][2:] == [called, {"role": "tool", "tool_call_id": "c1", "content": "[more]"}]
+    assert tools[3] == [*tools[2], {"role": "assistant", "content": "So: [last]"}]
+
+
+async def test_calls_stay_calls_where_an_endpoint_refuses_to_continue_a_message() -> None:
+    left = [calling(call("search", '{"query": "q"}'), text="I look."), chat("<a>r</a>"), chat("done")]
+
+    def answer(request: Request) -> Answer:
+        if request.body["messages"][-1]["role"] == "assistant":
+            return Answer({"error": {"message": "the last message must be a user message"}}, 400)
+        return Answer(left.pop(0))
+
+    async with Loopback(answer) as server:
+        engine = engine_at(server, actions=[SEARCH])
+        session = await engine.open(PROMPT, mode="completion")
+        for found in ("[found]", "[more]"):
+            await session.generate(Sampling())
+            await session.append(found)
+        assert (await session.generate(Sampling())).text == "done"
+    assert server.posts[-1]["messages"][2:] == [
+        {"role": "assistant", "content": "I look.", "tool_calls": [call("search", '{"query": "q"}')]},
+        {"role": "tool", "tool_call_id": "c1", "content": "[found]"},
+        {"role": "assistant", "content": "<a>r</a>"},
+        {"role": "user", "content": "[more]"},
+    ]
+    assert engine.continuation == "turns"
 
 
 async def test_tags_written_by_the_model_work_too_and_forks_keep_calls() -> None:

@@ -102,6 +102,21 @@ async def test_a_thought_goes_on_as_long_as_the_limit_allows_and_then_an_answer_
         assert server.posts[1]["max_tokens"] == 43
 
 
+async def test_a_thought_that_goes_in_circles_is_ended_long_before_the_limit() -> None:
+    def answer(request):
+        if "</think>" in request.body["messages"][-1]["content"]:
+            return chat("\\boxed{Ida Brandt}")
+        circle = "Who governs Kelm? The mayor does, and I look for the mayor. " * 2
+        return thought("reasoning_content", circle, None, "length")
+
+    async with Loopback(answer, models=VLLM) as server:
+        episode = await hira_at(server).solve(Question("q", "Who is the mayor of Kelm?"))
+        assert episode.answer == "Ida Brandt"
+        limits = [event.data["message"] for event in episode.events if event.kind == "limit"]
+        assert any("repeated itself" in message and "`temperature`" in message for message in limits)
+        assert len(server.posts) < 20
+
+
 @pytest.mark.parametrize(("enough", "expected"), [(30_000, "Ida Brandt"), (90_000, "")])
 async def test_a_turn_of_hidden_thought_alone_is_asked_for_with_room_or_names_the_setting(
     enough: int, expected: str

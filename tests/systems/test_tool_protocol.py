@@ -63,6 +63,7 @@ class Server:
             "look": "data: map.png",
         }
         telling = {"plan": QUESTION, "filter": "The Lume flows.", "result": "the Lume", "answer": "the Lume"}
+        telling["finish"] = "the Lume"
         if known and tools.keys() == {"search"}:
             return "search", "None"
         for name, argument in (telling if known else finding | telling).items():
@@ -113,6 +114,18 @@ class Careless(Server):
         for call in (c["function"] for m in messages for c in m.get("tool_calls", [])):
             if not isinstance(json.loads(call["arguments"]), dict) or not re.fullmatch(r"[\w-]+", call["name"]):
                 self.problems.append(f"a call that a template cannot read: {call}")
+
+
+class Textual(Server):
+    """A server that does not recognise the calls of its model and hands them through as text."""
+
+    def __call__(self, request: Request) -> Answer:
+        answer = super().__call__(request)
+        message = answer.body["choices"][0]["message"]
+        for call in message.pop("tool_calls", []):
+            function = call["function"] | {"arguments": json.loads(call["function"]["arguments"])}
+            message["content"] = f"```json\n{json.dumps(function, indent=2)}\n```"
+        return answer
 
 
 def _free(said: str) -> str:
@@ -166,6 +179,48 @@ async def test_broken_calls_do_not_keep_a_system_from_its_answer(name: str, inde
     assert any("there is no function 'browser.open'" in text for text in told)
     assert any("was called without its" in text for text in told)
     assert any("are no JSON object" in text for text in told)
+
+
+@pytest.mark.parametrize("name", ["coda", "decor", "apex", "hira", "react", "search-r1", "react-tools", "webthinker"])
+async def test_calls_that_a_server_hands_through_as_text_are_carried_out(name: str, index: Index) -> None:
+    episode, server, _ = await ask(name, index, Textual)
+    assert server.problems == []
+    assert "Lume" in episode.answer
+    assert (episode.stop_reason, episode.usage.searches > 0) == ("answered", True)
+    assert not NO_ACTION & {e for t in episode.trajectories for e in t.format_errors}
+
+
+SPOKEN = {
+    "react": (
+        "Thought: I look.\nAction: Search[river Kestel]\nObservation:",
+        " So it is the Lume.\nAction: Finish[the Lume]",
+    ),
+    "search-r1": ("<search>river Kestel</search>", "<answer>the Lume</answer>"),
+    "hira": (f"I ask.\n<|begin_call_subtask|>{QUESTION}<|end_call_subtask|>", "So: \\boxed{the Lume}"),
+}
+"""What a model writes in systems that work in completion mode: first, and after what came back."""
+
+
+@pytest.mark.parametrize("name", SPOKEN)
+async def test_a_model_that_never_calls_gets_on_with_tools_as_it_does_without(name: str, index: Index) -> None:
+    """Its contexts differ by nothing but the line about functions, so one protocol is as good as the other."""
+    first, then = SPOKEN[name]
+
+    def model(request: Request) -> Answer:
+        messages = request.body["messages"]
+        if name == "hira" and not messages[0]["content"].startswith("You plan how"):
+            return Answer(chat(_free(str(messages[-1]["content"]))))
+        return Answer(chat(then if first in str(messages[-1]["content"]) else first))
+
+    asked = []
+    for protocol in ("tags", "tools"):
+        async with Loopback(model) as loopback:
+            engine = OpenAIEngine("m", base_url=loopback.url, protocol=protocol)  # type: ignore[arg-type]
+            episode = await registry.get(name)(engine, index).solve(QUESTION)
+            await engine.close()
+        assert (episode.answer, episode.stop_reason) == ("the Lume", "answered")
+        asked.append([post["messages"][1:] for post in loopback.posts])
+    assert asked[0] == asked[1]
 
 
 @pytest.mark.parametrize("name", ["coda", "decor", "apex", "hira", "react", "search-r1", "react-tools", "webthinker"])

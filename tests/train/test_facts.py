@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from subquest.record import Question, Step
 from subquest.train.facts import facts_of, read, table_rows
+from subquest.train.gold import teacher_for
 
 BODY = (
     "asset: KVT-E11; what it is: saw; site: Pell Yard; price: £410 asset: KVT-E12; what it is: van; site: Ys Hall "
@@ -46,3 +47,26 @@ def test_a_list_is_noted_by_its_rows() -> None:
 
 def test_what_nobody_knows_is_read_nowhere() -> None:
     assert note(question("At which site is item KVT-E12 kept?", "")) is None
+
+
+def test_a_word_that_task_and_answer_share_is_written_once() -> None:
+    steps = (Step("Where is the laboratory?", "in Pell"), Step("When does it rain in #1?", "June"))
+    assert facts_of(Question("q", "?", ("June",), decomposition=steps))[1].task == "When does it rain in Pell?"
+
+
+def test_a_word_cut_in_half_is_no_answer() -> None:
+    body = "They came together with the Court of Pell in June."
+    asked = Question("q", "Who came?", ("h the Court of Pell",), supporting_titles=("Court",))
+    assert read(asked, facts_of(asked)[0], f"Doc 1(Title: Court) {body}") is None
+    whole = Question("q", "Who came?", ("the Court of Pell",), supporting_titles=("Court",))
+    assert read(whole, facts_of(whole)[0], f"Doc 1(Title: Court) {body}") is not None
+
+
+def test_a_plan_with_a_name_that_nobody_could_know_is_not_taught() -> None:
+    def refused(film: str) -> bool:
+        steps = (Step(f"Who directed {film}?", "Perttu Lepp"), Step("Where was #1 born?", "Joensuu"))
+        asked = Question("q", "Where was the director of Pearls And Pigs born?", ("Joensuu",), decomposition=steps)
+        return teacher_for("coda", asked) == "the plan has a name that nobody could know"
+
+    assert refused("Helmi ja sikoja")
+    assert not refused("Pearls and Pigs")

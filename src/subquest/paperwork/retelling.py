@@ -31,7 +31,8 @@ from ..worlds.random_stream import RandomStream, digest
 from ..worlds.world_folder import FILES, ArticleRow, FactsRow, read_articles_with_facts, read_questions
 from .fact_check import DIFFERENT, LONG, LOST, NAME, NUMBER, SHORT
 from .papers import unfenced
-from .writing import LEAK, MALFORMED, REWORD, REWORD_EXAMPLES, UNCHANGED
+from .wording import LEAK, MALFORMED, UNCHANGED
+from .writing import REWORD, REWORD_EXAMPLES
 
 RETELL = """You write an article in other words: other sentences, another order, other turns of phrase. Keep every \
 name, number and date exactly as it is written. Keep all facts and add none. Reply with the article only, without a \

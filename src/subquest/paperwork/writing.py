@@ -28,6 +28,7 @@ from . import fact_check
 from .organisation import Fact, Organisation, Thing, Vocabulary, draw, sector_of
 from .papers import SYSTEM, Paper, finished, page, plan_papers, prompt, tone, unfenced
 from .questions import Asked, Drafter, Facts
+from .wording import MALFORMED, wording_flaw
 
 JOURNAL = "organisations.jsonl"
 QUESTIONS = {
@@ -61,13 +62,6 @@ REWORD_EXAMPLES = (
     "Which did we buy first, XYZ-E1 or the saw at Pell Yard?",
 )
 """Questions and wordings, in turn."""
-_NO_QUESTION = re.compile(
-    r"[\[\]{}#*]|\b(?:sorry|language model|as an ai|more information|more details)\b", re.IGNORECASE
-)
-UNCHANGED = "unchanged"
-MALFORMED = "not one question"
-LEAK = "it holds its answer, or what a step finds"
-LOST = "a name was lost"
 
 
 class Written(Record):
@@ -224,29 +218,6 @@ def advice(reason: str, text: str, paper: Paper) -> str:
     if reason in (fact_check.APART, fact_check.MADE_UP, fact_check.DIFFERENT):
         return "Say each fact in one clear sentence that names whom or what it is about."
     return "It holds a name, number or date that was not given, or a placeholder: leave that out."
-
-
-def wording_flaw(made: str, asked: Asked, facts: Facts) -> str:
-    """Why a wording is not as good as the plain one; empty where it is."""
-    if made.casefold() == asked.text.casefold():
-        return UNCHANGED
-    if not made.endswith("?") or made.count("?") > 2 or len(made.split()) > 60 or _NO_QUESTION.search(made):
-        return MALFORMED
-    if any(fact_check.key_of(name) not in made for name in asked.names):
-        return LOST
-    old = asked.text.casefold()
-    others = [t.name for t in (*facts.organisation.things, *facts.organisation.strangers) if t.kind != "team"]
-    numbers = re.findall(r"\d[\d,.]*\d|\d", made)
-    if any(mentions(made, name) and name.casefold() not in old for name in others) or any(
-        number not in asked.text for number in numbers
-    ):
-        return fact_check.NAME
-    values = [s.answer for s in asked.steps if len(s.answer) > 1]
-    if asked.operation[0] in ("last", "sum", "difference", "count"):
-        values += [a for a in asked.answers if len(a) > 1]
-    return (
-        LEAK if any(mentions(made, v.strip("£$€")) and not mentions(asked.text, v.strip("£$€")) for v in values) else ""
-    )
 
 
 def parse_vocabulary(text: str) -> Vocabulary:

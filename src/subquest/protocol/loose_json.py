@@ -18,14 +18,20 @@ def find_object(text: str) -> dict[str, Any]:
     """The first JSON object that can be recognised in a text; empty if there is none."""
     for candidate in (*(m[1] for m in _FENCE.finditer(text)), text):
         for start in [m.start() for m in re.finditer("{", candidate)][:_STARTS]:
-            found = _read(candidate[start:])
+            found = _read(_balanced(candidate[start:]))
             if isinstance(found, dict):
                 return found
     return {}
 
 
-def _read(text: str) -> Any:
-    body = _balanced(text)
+def object_at(text: str, start: int) -> tuple[dict[str, Any], int] | None:
+    """The JSON object that begins at a position, and where it ends; None if there is none or it is not closed."""
+    body = _balanced(text[start:])
+    found = _read(body) if text.startswith(body, start) else None
+    return (found, start + len(body)) if isinstance(found, dict) else None
+
+
+def _read(body: str) -> Any:
     for attempt in (
         body,
         _TRAILING.sub(r"\1", "\n".join(map(_uncommented, body.split("\n")))),

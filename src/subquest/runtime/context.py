@@ -23,7 +23,7 @@ from ..record import Document, Failure, Hit, Segment, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
 from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, explain_unfinished, join_turns, replace_turn
-from .turn import Turn, explain_cut
+from .turn import Turn, explain_cut, repeats_itself
 from .window import Shown, Text, Transcript, missing_tokens, remove_documents
 
 _OPENED = re.compile(r"<(\w+)>\s*\Z")
@@ -299,9 +299,10 @@ class Context:
         return turn
 
     def _unfinished_thought(self, turn: Generation, sampling: Sampling) -> str:
-        """Why a turn did not finish thinking, and what to change; empty if it did."""
+        """Why a turn did not finish thinking, and what to change; empty if it did, and if its text went in circles: the
+        context goes on after that."""
         hidden = self._hidden(turn)
-        if not hidden and not (turn.cut_in_thought and self._setup.thought):
+        if not hidden and (not (turn.cut_in_thought and self._setup.thought) or repeats_itself(turn.text)):
             return ""
         return explain_unfinished(turn, sampling.max_tokens, self._setup.thought, hidden=hidden)
 
@@ -340,9 +341,9 @@ class Context:
         return generation
 
     async def _thought_out(self, turn: Generation, sampling: Sampling) -> Generation:
-        """Continue a thought that was cut, in the same turn; if the endpoint cannot do that, request the turn once more
-        with room for it."""
-        while turn.cut_in_thought or self._hidden(turn):
+        """Continue a thought that was cut, in the same turn, unless it goes in circles; if the endpoint cannot do that,
+        request the turn once more with room for it."""
+        while (turn.cut_in_thought or self._hidden(turn)) and not repeats_itself(turn.reasoning or turn.text):
             goes_on = self._goes_on
             room = self._room_for_thought(turn, sampling.max_tokens if goes_on else HIDDEN_THOUGHT)
             if room < LEAST_THOUGHT or (not goes_on and room <= sampling.max_tokens):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..engine import Generation
+from .turn import repeats_itself
 
 HIDDEN_THOUGHT = 32_768
 """Tokens requested once when an endpoint spent a whole turn on hidden thinking and cannot continue it."""
@@ -39,6 +40,8 @@ def replace_turn(first: Generation, second: Generation) -> Generation:
 def explain_unfinished(turn: Generation, max_tokens: int, thought: int, *, hidden: bool) -> str:
     """What to change if a turn did not finish thinking."""
     tokens = turn.usage.completion_tokens
+    if repeats_itself(turn.reasoning):
+        return f"the turn's thought repeated itself and was ended after {tokens:,} tokens: raise --temperature"
     if hidden:
         return f"all {tokens:,} tokens of the turn were hidden thought: allow more by --max-tokens (now {max_tokens:,})"
     limits = f"--max-thought (now {thought:,}) and --max-tokens (now {max_tokens:,})"

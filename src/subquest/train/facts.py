@@ -8,6 +8,7 @@ list that the passage does not show learns to make things up.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..data.gold_plans import REFERENCE, item_of, items_of, repeats, with_unknown_items
@@ -79,14 +80,35 @@ def facts_of(question: Question) -> list[Fact]:
         return [] if answer.lower() in ("yes", "no") else [Fact(question.question, answer, "")]
     answers = [step.answer for step in question.decomposition]
 
-    def fill(match: re.Match[str]) -> str:
-        number = int(match[1])
-        return answers[number - 1] if 0 < number <= len(answers) else match[0]
-
     return [
-        Fact(REFERENCE.sub(fill, step.question), step.answer, step.support, items_of(question, n), item_of(question, n))
+        Fact(_filled(step.question, answers), step.answer, step.support, items_of(question, n), item_of(question, n))
         for n, step in enumerate(question.decomposition, 1)
     ]
+
+
+def _filled(task: str, answers: Sequence[str]) -> str:
+    """References replaced by answers; "in #1" and "in Pell" make "in Pell"."""
+
+    def fill(match: re.Match[str]) -> str:
+        number = int(match[1])
+        answer = answers[number - 1] if 0 < number <= len(answers) else match[0]
+        before, first = task[: match.start()].split()[-1:], answer.partition(" ")
+        repeats_word = first[2] and before and before[0].casefold() == first[0].casefold()
+        return first[2] if repeats_word else answer
+
+    return REFERENCE.sub(fill, task)
+
+
+def foreseeable(question: Question, facts: Sequence[Fact]) -> bool:
+    """Whether the tasks name only what the question or an earlier result names: a data set's plan may use another name
+    of the same thing, which nobody could know."""
+    known = question.question.casefold()
+    for fact in facts:
+        capitalised = re.findall(r"(?<=\s)[A-Z][^\W\d_]{3,}", fact.task)
+        if any(word.casefold() not in known for word in capitalised):
+            return False
+        known += f" {fact.answer} {fact.about} {' '.join(fact.items)}".casefold()
+    return True
 
 
 def plan_of(question: Question) -> list[str]:
@@ -160,8 +182,9 @@ def _says(sentence: str, answer: str) -> bool:
 
 
 def _states(sentence: str, answer: str) -> bool:
-    """Whether a sentence says the answer: in its words (a nationality counts for the country) or in its numbers."""
-    if answer.casefold() in sentence.casefold():
+    """Whether a sentence says the answer: in its words, from the beginning of one (a nationality counts for the
+    country), or in its numbers."""
+    if re.search(rf"(?<!\w){re.escape(answer)}", sentence, re.IGNORECASE):
         return True
     numbers = set(_NUMBER.findall(answer))
     return bool(numbers) and numbers <= set(_NUMBER.findall(sentence))

@@ -13,7 +13,7 @@ from ..errors import EngineRefused
 from ..record import Episode, Question, Segment
 from ..systems import registry
 from .conclusions import conclusion, in_both, worked_out
-from .facts import Fact, Found, facts_of, in_order, plan_of, query, read
+from .facts import Fact, Found, facts_of, foreseeable, in_order, plan_of, query, read
 
 QUERIES = 2
 """Queries a teacher tries for one fact."""
@@ -120,6 +120,8 @@ class GoldTeacher:
         known = facts[:-1] if question.unanswerable else facts
         if not facts or any(not fact.answer for fact in known):
             return "no gold plan"
+        if question.decomposition and not foreseeable(question, facts):
+            return "the plan has a name that nobody could know"
         return "plan too long" if cls.longest is not None and len(facts) > cls.longest else ""
 
     def __init__(self, question: Question, facts: list[Fact]) -> None:

@@ -160,7 +160,7 @@ class OpenAIEngine:
             return self._continuation
         if self._form is not None:
             return "template"
-        return "turns" if self.endpoint.base_url == OPENAI or self.protocol == "tools" else "prefill"
+        return "turns" if self.endpoint.base_url == OPENAI else "prefill"
 
     @property
     def prefill_parameters(self) -> dict[str, Any]:

@@ -177,6 +177,7 @@ class ChatSession(OpenAISession):
 
     @property
     def in_turns(self) -> bool:
+        """Whether environment text is a turn of its own, instead of continuing the model's message."""
         return not self._continues
 
     @property
@@ -184,7 +185,7 @@ class ChatSession(OpenAISession):
         return self._continues or (self._engine.continues_messages and not self._refused)
 
     def body(self, sampling: Sampling) -> dict[str, Any]:
-        messages = self._messages
+        messages = self._sent
         if self._cut is not None and self.goes_on:
             messages = [*messages, {"role": "assistant", "content": self.prefill}]
         body: dict[str, Any] = {"messages": messages}
@@ -196,8 +197,26 @@ class ChatSession(OpenAISession):
     def prefill(self) -> str:
         if self._cut is not None and self.goes_on:
             return self._cut.text or f"<think>\n{self._cut.reasoning}"
-        last = self._messages[-1]
+        last = self._sent[-1]
         return str(last["content"] or "") if last["role"] == "assistant" else ""
+
+    @property
+    def _sent(self) -> list[dict[str, Any]]:
+        """The messages as they are sent: where the endpoint continues a message, what follows the opening is one.
+
+        Tool calls and their results stay messages of their own.
+        """
+        if not self._continues:
+            return self._messages
+        sent = list(self._opening)
+        for message in self._messages[len(sent) :]:
+            if message["role"] == "tool":
+                sent.append(message)
+                continue
+            begun = sent.pop()["content"] if sent[-1]["role"] == "assistant" and "tool_calls" not in sent[-1] else ""
+            text = begun + (message["content"] or "")
+            sent.append({**message, "role": "assistant", "content": text or message["content"]})
+        return sent
 
     def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
         """In completion mode reasoning becomes part of the text, which continues; in chat mode it stays separate."""
@@ -224,12 +243,8 @@ class ChatSession(OpenAISession):
         if self._cut is not None:
             self._messages.append(self._assistant(self._cut))
             self._cut = None
-        if self._continues:
-            self._segments.append(Segment("env", text, role="assistant"))
-            self._extend(text)
-        else:
-            self._segments.append(Segment("env", text, role="user"))
-            self._messages += self._environment(text)
+        self._segments.append(Segment("env", text, role="user" if self.in_turns else "assistant"))
+        self._messages += self._environment(text)
 
     def fork(self) -> ChatSession:
         self._must_be_open()
@@ -252,12 +267,7 @@ class ChatSession(OpenAISession):
             return refused
         self._continues = False
         self._segments = [replace(s, role="user") if s.kind == "env" else s for s in self._segments]
-        turns = [
-            {"role": "assistant" if s.kind == "agent" else "user", "content": s.text}
-            for s in self._segments
-            if s.kind != "prompt"
-        ]
-        self._messages = [*self._opening[:-1], *_merged([self._opening[-1], *turns])]
+        self._messages = [*self._opening[:-1], *_merged(self._messages[len(self._opening) - 1 :])]
         self.ask_to_go_on()
         return True
 
@@ -271,8 +281,8 @@ class ChatSession(OpenAISession):
         return [{"role": "user", "content": text}]
 
     def _take(self, turn: Generation) -> None:
-        if self._continues:
-            self._extend(turn.text)
+        if self._continues and self.goes_on:
+            self._messages.append(self._assistant(turn))
             return
         if self._cut is not None and self.goes_on:
             turn = replace(turn, text=self._cut.text + turn.text, reasoning=self._cut.reasoning + turn.reasoning)
@@ -283,13 +293,6 @@ class ChatSession(OpenAISession):
 
     def _assistant(self, turn: Generation) -> dict[str, Any]:
         return {"role": "assistant", "content": turn.text}
-
-    def _extend(self, text: str) -> None:
-        last = self._messages[-1]
-        if last["role"] == "assistant":
-            self._messages[-1] = {"role": "assistant", "content": last["content"] + text}
-        else:
-            self._messages.append({"role": "assistant", "content": text})
 
     def _record(self, turn: Generation, reply: Reply) -> None:
         if self._cut is not None and not self.goes_on:  # requested again: the model has not seen it
@@ -323,7 +326,7 @@ def _merged(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merge neighbouring messages of the same role, which some chat templates refuse."""
     merged: list[dict[str, Any]] = []
     for message in messages:
-        if merged and merged[-1]["role"] == message["role"]:
+        if merged and merged[-1]["role"] == message["role"] != "tool" and not merged[-1].get("tool_calls"):
             message = {**message, "content": merged.pop()["content"] + message["content"]}
         merged.append(message)
     return merged

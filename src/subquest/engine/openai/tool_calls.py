@@ -7,8 +7,9 @@ message:
     call    search({"query": "capital of Peru"})
     text    <search>capital of Peru</search>
 
-Systems, limits and records therefore do not change, and a model that writes the tags itself is understood as well.
-`engine.actions` describes how a system passes its table.
+Systems, limits and records therefore do not change. A model that writes the tags itself is understood as well, and goes
+on as it would without tools: in completion mode, what comes back continues its message. A call that the server hands
+through as text (`protocol.text_calls`) is a call. `engine.actions` describes how a system passes its table.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...protocol import parse
+from ...protocol.text_calls import find_calls
 from ..actions import Action
 from ..interface import Generation, Message, Mode, Sampling, ToolCall
 from .reply import Reply
@@ -46,7 +49,8 @@ class ToolSession(ChatSession):
 
     def __init__(self, engine: Completer, messages: Sequence[Message], mode: Mode) -> None:
         super().__init__(engine, messages, mode)
-        self._continues = False
+        self.read_from_text = False
+        """The newest turn's calls were in its text: the server had not recognised them."""
         self._useless: dict[str, str] = {}
         """Problems of unusable calls in the newest turn, by call id."""
 
@@ -60,12 +64,23 @@ class ToolSession(ChatSession):
         return super().body(sampling) | {"tools": [a.declaration() for a in self._engine.actions]}
 
     @property
+    def in_turns(self) -> bool:
+        last = self._messages[-1]
+        return super().in_turns or "tool_calls" in last or last["role"] == "tool"
+
+    @property
     def goes_on(self) -> bool:
         return False
 
     def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
         """Reasoning stays separate: calls come in their own field, and results answer them."""
-        return reply
+        self.read_from_text = False
+        if reply.tool_calls:
+            return reply
+        text, calls = find_calls(reply.text, {a.name for a in self._engine.actions}, cut=reply.finish == "length")
+        self.read_from_text = bool(calls)
+        read = tuple(ToolCall(f"call_{number}", *call) for number, call in enumerate(calls))
+        return replace(reply, text=text, tool_calls=read)
 
     def render(self, reply: Reply, text: str) -> str:
         tags = self._tags(reply.tool_calls)

@@ -26,7 +26,7 @@ class ReActDialect(Dialect):
     def actions(self) -> tuple[Tool, ...]:
         return (
             replace(SEARCH, opening="Action: search[", closing="]"),
-            replace(ANSWER, opening="Action: finish[", closing="]"),
+            replace(ANSWER, name="finish", opening="Action: finish[", closing="]"),
         )
 
     def action(self, text: str) -> Action | None:
