@@ -32,6 +32,7 @@ NEXT_QUERY = Action("search", "Search for the missing fact, or stop.", "query", 
 FILTER = Action("filter", "Hand over what helps with the query.", "evidence", "one paragraph, or None")
 NONE = ("none", "stop", "")
 """What a planner writes to stop, and a filter if nothing helps."""
+REPEATED = "This query was already sent; ask for another missing fact, or write None there to stop."
 COMPRESSIONS = 3
 """Compressor calls for one piece of evidence; if memory is still too long, the oldest entries are dropped."""
 
@@ -115,7 +116,11 @@ class DECOR(System[DECORSettings]):
             block = turn.parsed.last("search")
             if block is not None and block.content:
                 self._check(planner)
-                stop = block.content.strip(" .'\"").casefold() in NONE
+                repeated = self._reminds and block.content.casefold() in map(str.casefold, queries)
+                if repeated and attempt == 0:
+                    planner.tell(REPEATED)
+                    continue
+                stop = repeated or block.content.strip(" .'\"").casefold() in NONE
                 run.events.emit("plan", planner.id, steps=[] if stop else [block.content])
                 if stop:
                     await planner.close("stop", block.content)
@@ -128,6 +133,12 @@ class DECOR(System[DECORSettings]):
             "format", "the planner wrote no query; " + ("it searches for the question" if fallback else "it stops")
         )
         return planner, fallback
+
+    @property
+    def _reminds(self) -> bool:
+        """Whether a planner that sends a query again is told so once, and stops if it does not help. Models that were
+        trained on the compact prompts, or are being trained, go on as in Algorithm 1."""
+        return self.prompts.set_of("planner") == "full" and not self.settings.strict
 
     async def _search(self, run: Run, planner: Context, query: str) -> list[Hit]:
         try:
