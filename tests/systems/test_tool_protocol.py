@@ -241,6 +241,22 @@ async def test_the_same_call_for_ever_ends_with_a_reason(name: str, arguments: s
     assert episode.answer or any(e.kind in ("limit", "error") for e in episode.events)
 
 
+@pytest.mark.parametrize("name", ["react", "search-r1", "autorefine", "coda", "hira"])
+async def test_an_argument_of_two_lines_is_read_whole(name: str, index: Index) -> None:
+    class TwoLines(Server):
+        def __call__(self, request: Request) -> Answer:
+            answer = super().__call__(request)
+            for call in answer.body["choices"][0]["message"].get("tool_calls", []):
+                arguments = json.loads(call["function"]["arguments"])
+                spread = {key: text.replace(" ", "\n", 1) for key, text in arguments.items()}
+                call["function"]["arguments"] = json.dumps(spread)
+            return answer
+
+    episode, _, _ = await ask(name, index, TwoLines)
+    assert (episode.answer.split(), episode.stop_reason) == (["the", "Lume"], "answered")
+    assert not NO_ACTION & {e for t in episode.trajectories for e in t.format_errors}
+
+
 async def test_apex_decides_searches_and_answers_by_calls(index: Index) -> None:
     _, server, _ = await ask("apex", index)
     assert server.called == ["plan", "decide", "search", "decide", "answer", "answer"]
