@@ -37,6 +37,24 @@ class Source(NamedTuple):
     index: Any
 
 
+def broken_turns(episode: Any) -> int:
+    """Turns with a format error, however many they have: a turn that was cut inside a tag has three."""
+    from subquest.protocol import parse
+
+    found = 0
+    for trajectory in episode.trajectories:
+        own = [e for e in episode.events if e.trajectory == (trajectory.part_of or trajectory.id)]
+        said = [e for e in own if e.kind == "error" and e.data.get("where") == "format"]
+        broken = {e.data["text"] for e in said if "text" in e.data}
+        broken |= {e.data["text"] for e in own if e.kind == "turn" and e.data["finish"] == "length"}
+        turns = [segment.text for segment in trajectory.segments if segment.kind == "agent"]
+        read = turns[:-1] if trajectory.forced else turns  # a forced turn ends a tag that it was given
+        broken |= {text for text in read if trajectory.format_errors and parse(text).problems}
+        found += sum(text in broken for text in turns)
+        found += sum("text" not in e.data for e in said) if not trajectory.part_of else 0
+    return found
+
+
 def figures(episodes: Sequence[Any]) -> dict[str, float]:
     """Means over the questions; the share of format errors is over turns."""
     from subquest.evaluate.score import score
@@ -49,11 +67,10 @@ def figures(episodes: Sequence[Any]) -> dict[str, float]:
                 totals[name].append(found[name])
         totals["tasks"].append(float(sum(t.parent is not None for t in episode.contexts)))
         turns = sum(s.kind == "agent" for t in episode.trajectories for s in t.segments)
-        errors = sum(len(t.format_errors) for t in episode.trajectories)
         totals["turns"].append(float(turns))
-        totals["errors"].append(float(errors))
+        totals["broken"].append(float(broken_turns(episode)))
     means = {name: sum(values) / len(values) for name, values in totals.items() if values}
-    means["format_errors"] = sum(totals["errors"]) / max(1.0, sum(totals["turns"]))
+    means["format_errors"] = sum(totals["broken"]) / max(1.0, sum(totals["turns"]))
     return means
 
 

@@ -80,6 +80,19 @@ def test_figures(options: list[str], tmp_path: Path, capsys: pytest.CaptureFixtu
     ]
 
 
+def test_a_turn_with_two_errors_is_one_turn_with_an_error(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replies = ["<refine>It goes on and on", "<answer>Kestel</answer>"]  # not closed, and no action
+    (tmp_path / "replies.jsonl").write_text("".join(json.dumps({"role": "agent", "reply": r}) + "\n" for r in replies))
+    out = tmp_path / "episodes.jsonl"
+    given = ["--systems", "autorefine", "--limit", "1", "--out", str(out)]
+    assert main(["bench", "prompts", *options, *given, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["figures"]["index/autorefine"]["format_errors"] == 1 / 2
+    (context,) = json.loads(out.read_text())["contexts"]
+    assert len(context["errors"]) == 2
+
+
 def test_rows_of_several_sets_of_prompts_are_told_apart(
     options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

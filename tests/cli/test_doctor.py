@@ -71,7 +71,17 @@ async def test_what_does_not_work_is_told_and_what_happens_instead(capsys: pytes
     assert "watched for in the stream" in checks["stop strings"]["detail"]
     assert "goes on in turns" in checks["prefill"]["detail"]
     assert "none was made" in checks["tool calls"]["detail"]
+    assert "stay with `--protocol tags`" in checks["tool calls"]["detail"]
     assert "404" in checks["completions"]["detail"]
+
+
+async def test_a_server_that_hands_calls_through_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    call = '```json\n{"name": "look_up_town", "arguments": {"town": "Kestel"}}\n```'
+    async with Loopback(chat(call)) as server:
+        _, checks = await doctor(f"openai:m@{server.url}", capsys)
+    assert checks["tool calls"]["ok"]
+    assert "as text that the server did not recognise" in checks["tool calls"]["detail"]
+    assert "--protocol tags" in checks["tool calls"]["detail"]
 
 
 async def test_an_endpoint_that_begins_anew_instead_of_continuing(capsys: pytest.CaptureFixture[str]) -> None:

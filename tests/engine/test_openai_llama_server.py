@@ -4,12 +4,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from subquest.cache import Cache, CachedEngine
 from subquest.engine import Message, Sampling
-from subquest.engine.capabilities import probe
+from subquest.engine.capabilities import LOOK_UP, probe
 from subquest.engine.openai import OpenAIEngine
 from subquest.errors import ContextOverflow, MissingDependency
 from subquest.models import smollm2_path
@@ -66,8 +67,9 @@ async def test_a_real_conversation(llama_server: str) -> None:
     assert second.usage.prompt_tokens > first.usage.prompt_tokens
 
 
-async def test_completion_mode_continues_the_turn(llama_server: str) -> None:
-    engine = OpenAIEngine(base_url=llama_server)
+@pytest.mark.parametrize("options", [{}, {"protocol": "tools", "actions": [LOOK_UP]}], ids=["tags", "tools"])
+async def test_completion_mode_continues_the_turn(llama_server: str, options: dict[str, Any]) -> None:
+    engine = OpenAIEngine(base_url=llama_server, **options)
     session = await engine.open([Message("user", "Count from one to ten in words.")], mode="completion")
     await session.append("One, two, three, four, five, six,")
     turn = await session.generate(Sampling(max_tokens=6))

@@ -242,6 +242,31 @@ def test_truncation_does_not_send_a_query_a_third_time() -> None:
     assert [e.data["what"] for e in episode.events if e.kind == "limit"] == ["repeated query"]
 
 
+@pytest.mark.parametrize(
+    ("name", "again", "answer", "goes_on"),
+    [
+        ("react", "Action: Search[Orvane]\nObservation:", "Action: Finish[Kestel]", "answer.\nThought: Another search"),
+        ("search-r1", "<search>Orvane</search>", "<answer>Kestel</answer>", "answer.</information>\n\nAnother search"),
+        ("recall", '<tool_call>{"name": "search", "arguments": {"query": "Orvane"}}</tool_call>',
+         "<answer>Kestel</answer>", "or answer.</tool_response> Another search"),
+        ("search-o1", "<|begin_search_query|>Orvane<|end_search_query|>", "\\boxed{Kestel}", "Another search"),
+    ],
+)  # fmt: skip
+def test_after_a_query_of_the_third_time_an_agent_is_led_to_its_answer(
+    name: str, again: str, answer: str, goes_on: str
+) -> None:
+    """An untrained model sends it until its turns run out. Adapters know the note alone, from their training."""
+    script = {"agent": [again] * 3 + [answer], "reader": ["Nothing."] * 2}
+    told = {}
+    for prompts in ("full", "compact"):
+        episode = registry.get(name)(ScriptedEngine(script), FakeSearch(), prompts=prompts).ask("Where was it?")
+        assert (episode.answer, episode.forced, episode.usage.searches) == ("Kestel", False, 2)
+        told[prompts] = [s.text for s in episode.by_role("agent")[0].segments if s.kind == "env"][-1]
+    assert goes_on in told["full"]
+    assert "This query was already sent; change it or answer." in told["compact"]
+    assert "Another search" not in told["compact"]
+
+
 MONOLITHS = [
     "search-r1",
     "autorefine",

@@ -22,6 +22,7 @@ from .interface import Engine, Generation, Message, Mode, Sampling
 from .openai import OpenAIEngine
 from .openai.endpoint import Endpoint
 from .openai.reply import read_reply
+from .openai.tool_calls import ToolSession
 
 FIRST_SECONDS, SECONDS = 120.0, 30.0
 """Time limits: the first question may make the server load its model; the others are short."""
@@ -29,6 +30,12 @@ ROOM = 256
 """Tokens of a turn: enough for a short thought before the answer."""
 COUNT = "Count from 1 to 9. Write the numbers in one line, separated by commas, and nothing else."
 LOOK_UP = Action("look_up_town", "Look up the mayor of a town.", "town", "the name of the town")
+
+_TAGS = "stay with `--protocol tags`, the default"
+_PARSER = (
+    "Subquest reads it all the same; `--protocol tags`, the default, does not need it (on vLLM, --tool-call-parser "
+    "chooses what the server recognises)"
+)
 
 
 class Capability(NamedTuple):
@@ -135,13 +142,18 @@ async def _continues(engine: Engine) -> Capability:
 async def _calls(engine: OpenAIEngine) -> Capability:
     calling = copy.copy(engine.with_actions([LOOK_UP]))
     calling.protocol = "tools"
-    turn = await _turn(calling, "Who is the mayor of Kestel? Call the function to find out.")
+    session = await calling.open([Message("user", "Who is the mayor of Kestel? Call the function to find out.")])
+    turn = await session.generate(Sampling(max_tokens=ROOM))
+    await session.close()
     if turn.problems:
-        return Capability("tool calls", False, "; ".join(turn.problems))
+        return Capability("tool calls", False, f"{'; '.join(turn.problems)}: {_TAGS}")
     if not turn.tool_calls:
-        return Capability("tool calls", False, f"taken, but none was made; it wrote {_short(turn.text)}")
+        return Capability("tool calls", False, f"taken, but none was made; it wrote {_short(turn.text)}: {_TAGS}")
     call = turn.tool_calls[0]
-    return Capability("tool calls", True, f"called {call.name}({_short(call.arguments)})")
+    called = f"called {call.name}({_short(call.arguments)})"
+    if isinstance(session, ToolSession) and session.read_from_text:
+        return Capability("tool calls", True, f"{called}, as text that the server did not recognise: {_PARSER}")
+    return Capability("tool calls", True, called)
 
 
 async def _completes(engine: OpenAIEngine) -> Capability:

@@ -49,6 +49,8 @@ class ToolSession(ChatSession):
 
     def __init__(self, engine: Completer, messages: Sequence[Message], mode: Mode) -> None:
         super().__init__(engine, messages, mode)
+        self.read_from_text = False
+        """The newest turn's calls were in its text: the server had not recognised them."""
         self._useless: dict[str, str] = {}
         """Problems of unusable calls in the newest turn, by call id."""
 
@@ -72,9 +74,11 @@ class ToolSession(ChatSession):
 
     def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
         """Reasoning stays separate: calls come in their own field, and results answer them."""
+        self.read_from_text = False
         if reply.tool_calls:
             return reply
         text, calls = find_calls(reply.text, {a.name for a in self._engine.actions}, cut=reply.finish == "length")
+        self.read_from_text = bool(calls)
         read = tuple(ToolCall(f"call_{number}", *call) for number, call in enumerate(calls))
         return replace(reply, text=text, tool_calls=read)
 

@@ -144,7 +144,7 @@ class SearchAgent(System[AgentSettings]):
     async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:
         """Search, and what the agent is told about it."""
         if agent.repeats("query", *queries):
-            return self.dialect.frame(REPEATED)
+            return self.repeated()
         try:
             results = await run.search(agent, queries, self.k)
         except SearchError as error:
@@ -154,6 +154,14 @@ class SearchAgent(System[AgentSettings]):
             agent.read(hits)
         documents = [[hit.document for hit in hits] for hits in results]
         return self.dialect.observe(documents, self.settings.document_tokens, agent.engine)
+
+    def repeated(self) -> str:
+        """What the agent is told about a query that it has sent too often. An untrained model would send it until its
+        turns run out, so its turn is continued for it; adapters learnt what follows the note alone."""
+        told = self.dialect.frame(REPEATED)
+        if self.prompts.set_of("agent") == "compact":
+            return told
+        return f"{told}{'' if told[-1:].isspace() else ' '}{self.prompts.text('repeated')}\n"
 
     def _calls(self, tools: GivenTools, turn: Turn) -> list[str]:
         """The tool calls of a turn, if nothing else comes before them; a dialect may search by such calls, too."""

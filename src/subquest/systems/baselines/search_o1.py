@@ -18,7 +18,7 @@ from ...runtime.rendering import cut_to_tokens
 from ...runtime.run import Run
 from ...runtime.window import Text
 from .dialect import SIMPLE_DEEP_SEARCHER
-from .search_agent import REPEATED, SearchAgent
+from .search_agent import SearchAgent
 
 SEARCH_O1 = replace(SIMPLE_DEEP_SEARCHER, name="search-o1", k=10, turns=11)
 """The same tags; at most 10 searches of 10 documents."""
@@ -40,7 +40,7 @@ class SearchO1(SearchAgent):
     async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:
         query = queries[0]
         if agent.repeats("query", query):
-            return self.dialect.frame(REPEATED)
+            return self.repeated()
         try:
             hits = (await run.search(agent, [query], self.k))[0]
         except SearchError as error:
