@@ -1,7 +1,7 @@
 """Another library in a process of its own, with packages of its own: started early, measured when it is its turn.
 
 The process reads its task as one line of JSON, says `ready` when everything is loaded, waits for `go`, and answers with
-one line of JSON. What libraries print goes to a log.
+a line of JSON for each thing that it has found, then `done`. What libraries print goes to a log.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -43,7 +44,7 @@ class Peer:
         with log.open("w", encoding="utf-8") as file:
             self._process = subprocess.Popen(
                 [sys.executable, str(HERE / script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,
-                text=True, env=environment,
+                text=True, env=environment, start_new_session=True,
             )  # fmt: skip
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -52,21 +53,28 @@ class Peer:
     def wait_ready(self, seconds: float) -> None:
         self._next(seconds)
 
-    def measure(self, seconds: float) -> dict[str, Any]:
-        """Let it work; returns its figures."""
+    def measure(self, seconds: float) -> Iterator[dict[str, Any]]:
+        """Let it work; its figures as it finds them, each within so many seconds."""
         self._write("go")
-        found: dict[str, Any] = json.loads(self._next(seconds))
-        return found
+        while (line := self._next(seconds).strip()) != "done":
+            yield json.loads(line)
 
-    def close(self) -> None:
-        """End the process, by force where closing its input does not suffice."""
+    def hang_up(self) -> None:
+        """Let it end by itself."""
         with contextlib.suppress(OSError):
             if self._process.stdin is not None:
                 self._process.stdin.close()
+
+    def close(self) -> None:
+        """End the process and those that it started, by force where closing its input does not suffice."""
+        self.hang_up()
         try:
-            self._process.wait(20)
+            self._process.wait(10)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            pass
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # an engine's own processes outlive it
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def _write(self, line: str) -> None:
@@ -104,26 +112,32 @@ class Peers:
     def __enter__(self) -> Peers:
         if self._together:
             self._ready = {name: start() for name, start in self._starts.items()}
-            for name, peer in list(self._ready.items()):
-                if not self._waited_for(peer):
-                    self._ready.pop(name).close()
-            if not self._ready:
-                raise OutsideError("no peer could be started; their logs say why")
         return self
 
     def __exit__(self, *_: object) -> None:
         for peer in self._ready.values():
+            peer.hang_up()
+        for peer in self._ready.values():
             peer.close()
 
+    def wait(self) -> None:
+        """Wait for those that start together."""
+        for name, peer in list(self._ready.items()):
+            if not self._waited_for(peer):
+                self._ready.pop(name).close()
+        if self._together and not self._ready:
+            raise OutsideError("no peer could be started; their logs say why")
+
     def figures(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What each peer found; one that fails is named and left out."""
+        """What each peer finds, one thing after the other; one that fails is named, and what it found before counts."""
         found = 0
         for name in list(self._ready) if self._together else self._starts:
             peer = self._ready[name] = self._ready.get(name) or self._starts[name]()
             try:
                 if self._together or self._waited_for(peer):
-                    yield peer.name, peer.measure(self._seconds)
-                    found += 1
+                    for figures in peer.measure(self._seconds):
+                        yield peer.name, figures
+                        found += 1
             except OutsideError as error:
                 self._say(error)
             finally:
@@ -155,7 +169,11 @@ class Work:
             raise SystemExit(0)
 
     def answer(self, figures: Mapping[str, Any]) -> None:
+        """Say what was found so far; `done` says that this is all."""
         self._say(json.dumps(figures))
+
+    def done(self) -> None:
+        self._say("done")
 
     def _say(self, line: str) -> None:
         self._channel.write(line + "\n")

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 from _peer import SMALL, Peer, Peers
+from _results import Results
 from _rollout_workload import Corpus, Totals, overlapped, scripts, tokenizer
 from _shapes import SHAPES, random_source, write_folder
 from _timing import bandwidth, device_name
@@ -63,9 +64,10 @@ def compare(
     size: Size,
     seconds: float,
     logs: Path | None,
+    results: Results,
     say: Say,
-) -> dict[str, Any]:
-    """Both engines' figures and the ratio to the fastest configuration of vLLM."""
+) -> None:
+    """Both engines' figures and the ratio to the fastest configuration of vLLM, as they are found."""
     unknown = [name for name in configs if name not in CONFIGS]
     if unknown:
         raise UsageError(f"there is no vLLM configuration {unknown[0]!r}; there are {', '.join(CONFIGS)}")
@@ -94,12 +96,16 @@ def compare(
         starts = {name: partial(start, name) for name in configs}
         together = _weights(source) * dtype.itemsize < SMALL
         peers = held.enter_context(Peers(starts, together=together, seconds=seconds, say=say))
-        ours, exact = _ours(source, device, dtype, cached, size, say)
+        peers.wait()
+        named = shape if not model else source.name
+        results.keep(shape=named, device=device_name(device), **size._asdict())
+        ours, exact = _ours(source, device, dtype, cached, size, results, say)
         limit = _limit(source, dtype, ours, device)
-        figures: dict[str, Any] = {"shape": shape if not model else source.name, "device": device_name(device)}
-        figures["bandwidth_limit_s"] = limit
-        figures["ours"] = _row(ours.seconds, ours, limit) | {"log-prob gap": exact}
-        _say_row(say, "ours", figures["ours"])
+        row = _row(ours.seconds, ours, limit) | {"log-prob gap": exact}
+        results.keep(bandwidth_limit_s=limit, ours=row)
+        _say_row(say, "ours", row)
+        if exact["mean"] > LARGEST_MEAN_GAP or abs(exact["signed mean"]) > LARGEST_SHIFT:
+            raise RuntimeError(f"the engine's log-probs are not those of the model: {exact}")
         theirs: dict[str, dict[str, Any]] = {}
         for peer, found in peers.figures():
             for kind, row in found.items():
@@ -108,15 +114,9 @@ def compare(
                 name = f"{peer}, {kind}"
                 theirs[name] = _row(row["seconds"], ours, limit)
                 _say_row(say, name, theirs[name])
-    figures["vllm"] = theirs
-    ratios = {}
-    for kind in ("with log-probs", "without log-probs"):
-        times = [row["seconds"] for name, row in theirs.items() if name.endswith(f", {kind}")]
-        if times:
-            ratios[f"whole rollout {figures['shape']}, vLLM {kind} at its best / ours"] = min(times) / ours.seconds
-    if exact["mean"] > LARGEST_MEAN_GAP or abs(exact["signed mean"]) > LARGEST_SHIFT:
-        raise RuntimeError(f"the engine's log-probs are not those of the model: {exact}")
-    return {"name": "rollout", "figures": figures, "ratios": ratios}
+                times = [row["seconds"] for name, row in theirs.items() if name.endswith(f", {kind}")]
+                results.ratios[f"whole rollout {named}, vLLM {kind} at its best / ours"] = min(times) / ours.seconds
+                results.keep(vllm=theirs)
 
 
 def _source(shape: str, model: str | None, device: torch.device, dtype: torch.dtype) -> Source:
@@ -129,7 +129,7 @@ def _source(shape: str, model: str | None, device: torch.device, dtype: torch.dt
 
 
 def _ours(
-    source: Source, device: torch.device, dtype: torch.dtype, cached: int, size: Size, say: Say
+    source: Source, device: torch.device, dtype: torch.dtype, cached: int, size: Size, results: Results, say: Say
 ) -> tuple[Totals, dict[str, float]]:
     """The median run, and how far its log-probs are from a full pass."""
     engine = TorchEngine(source, device=device, dtype=dtype, seed=0, cache_tokens=cached)
@@ -148,6 +148,7 @@ def _ours(
                 f"ours, run {number}: {runs[-1].seconds:.2f} s, {steps} decode steps of"
                 f" {runs[-1].written / steps:.0f} rows, {prefills} prefill steps"
             )
+            results.keep(ours_runs_s=[run.seconds for run in runs], decode_steps=steps, prefill_steps=prefills)
     finally:
         asyncio.run(engine.close())
     del engine

@@ -93,15 +93,14 @@ async def main() -> None:
     corpus = Corpus(task["passages"])
     await overlapped(engines, corpus, scripts(*task["warm_up"]))
     work.wait()
-    figures: dict[str, Any] = {}
     for name, logprobs in (("with log-probs", True), ("without log-probs", False)):
         engines.logprobs = logprobs
         totals: list[Totals] = []
         for _ in range(task["runs"]):
             await engines.forget()
             totals.append(await overlapped(engines, corpus, scripts(*task["episodes"])))
-        figures[name] = {"seconds": statistics.median(t.seconds for t in totals), **totals[0].counts()}
-    work.answer(figures)
+            work.answer({name: {"seconds": statistics.median(t.seconds for t in totals), **totals[0].counts()}})
+    work.done()
     for engine in running:
         engine.shutdown()
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from _results import Results
 from _rollout_workload import tokenizer
 from _shapes import SHAPES, random_source
 from _train_peer import write_model
@@ -56,8 +57,9 @@ def compare(
     load: Load,
     seconds: float,
     logs: Path | None,
+    results: Results,
     say: Say,
-) -> dict[str, Any]:
+) -> None:
     """Questions a minute and latencies of both, and their ratios. `url` is an endpoint that runs already."""
     with ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
@@ -68,19 +70,19 @@ def compare(
         Index.build(folder / "docs.sq", material.documents).close()
         warm = max(1, load.questions // 4)
         asked = list(material.questions)[: warm + load.questions]
-        figures: dict[str, Any] = {"model": model or shape, "device": device, **load._asdict()}
-        figures["ours"] = _measured(f"torch:{place}", folder, "ours", asked, warm, load, logs or folder, seconds)
-        _say_row(say, "subquest serve --model torch", figures["ours"])
+        results.keep(model=model or shape, device=device, **load._asdict())
+        ours = _measured(f"torch:{place}", folder, "ours", asked, warm, load, logs or folder, seconds)
+        results.keep(ours=ours)
+        _say_row(say, "subquest serve --model torch", ours)
         if not url:
             url = held.enter_context(vllm(place, path, (logs or folder) / "serve-vllm.log", seconds))
-        figures["vllm"] = _measured(url, folder, "peer", asked, warm, load, logs or folder, seconds)
-        _say_row(say, "the same on vLLM", figures["vllm"])
-    ours, theirs = figures["ours"], figures["vllm"]
-    ratios = {
-        f"questions a minute, {load.questions} at once, torch / vLLM": ours["per_minute"] / theirs["per_minute"],
-        f"p95 latency, {load.questions} at once, vLLM / torch": theirs["p95_s"] / ours["p95_s"],
-    }
-    return {"name": "serve", "figures": figures, "ratios": ratios}
+        theirs = _measured(url, folder, "peer", asked, warm, load, logs or folder, seconds)
+        _say_row(say, "the same on vLLM", theirs)
+        results.ratios |= {
+            f"questions a minute, {load.questions} at once, torch / vLLM": ours["per_minute"] / theirs["per_minute"],
+            f"p95 latency, {load.questions} at once, vLLM / torch": theirs["p95_s"] / ours["p95_s"],
+        }
+        results.keep(vllm=theirs)
 
 
 def _write(shape: str, folder: Path, device: str) -> None:

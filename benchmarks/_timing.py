@@ -37,6 +37,13 @@ def bandwidth(device: torch.device) -> float:
     return 2 * size / seconds(lambda: target.copy_(source), device, 5)
 
 
+def products_a_second(device: torch.device) -> float:
+    """Multiplications and additions a second of a large product, in the precision of training."""
+    size, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (512, torch.float32)
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    return 2 * size**3 / seconds(lambda: a @ b, device, 9)
+
+
 def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 

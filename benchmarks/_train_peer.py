@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from _peer import SMALL, Peer, Peers
+from _results import Results
 from _rollout_workload import tokenizer, word
 from _shapes import SHAPES, random_source
 from _timing import device_name
@@ -81,9 +82,10 @@ def compare(
     size: Size,
     seconds: float,
     logs: Path | None,
+    results: Results,
     say: Say,
-) -> dict[str, Any]:
-    """Seconds of a step by phase for both, and the ratio to the fastest of TRL's ways to generate."""
+) -> None:
+    """Seconds of a step by phase for both, and the ratio to each of TRL's ways to generate, as they are found."""
     unknown = [name for name in engines if name not in ENGINES]
     if unknown:
         raise UsageError(f"TRL generates with {' or '.join(ENGINES)}, not with {unknown[0]!r}")
@@ -111,23 +113,19 @@ def compare(
         starts = {name: partial(start, name) for name in engines}
         together = sum(t.numel() for t in source.state.values()) * dtype.itemsize < SMALL
         peers = held.enter_context(Peers(starts, together=together, seconds=seconds, say=say))
-        figures: dict[str, Any] = {
-            "shape": shape if not model else source.name,
-            "device": device_name(device),
-            **size._asdict(),
-        }
-        figures["ours"] = _ours(source, device, dtype, questions, size, window, folder, say)
+        peers.wait()
+        named = shape if not model else source.name
+        results.keep(shape=named, device=device_name(device), **size._asdict())
+        ours = _ours(source, device, dtype, questions, size, window, folder, results, say)
         gc.collect()
         if gpu:
             torch.cuda.empty_cache()  # the peer needs the memory
-        _say_row(say, "ours", figures["ours"])
-        times = {}
+        _say_row(say, "ours", ours)
+        name = f"GRPO step {named} {size.questions} × {size.group}"
         for peer, found in peers.figures():
-            figures[peer], times[peer] = found, found["seconds"]
             _say_row(say, peer, found)
-    name = f"GRPO step {figures['shape']} {size.questions} × {size.group}"
-    ratios = {f"{name}, {peer} / ours": took / figures["ours"]["seconds"] for peer, took in times.items()}
-    return {"name": "train", "figures": figures, "ratios": ratios}
+            results.ratios[f"{name}, {peer} / ours"] = found["seconds"] / ours["seconds"]
+            results.keep(**{peer: found})
 
 
 def _source(shape: str, model: str | None, device: torch.device, dtype: torch.dtype) -> Source:
@@ -181,6 +179,7 @@ def _ours(
     size: Size,
     window: int,
     folder: Path,
+    results: Results,
     say: Say,
 ) -> dict[str, Any]:
     recipe = Recipe(
@@ -212,12 +211,19 @@ def _ours(
                     raise RuntimeError(f"completions of {min(written)} to {max(written)} tokens: nothing to compare")
                 steps.append(figures)
                 say(f"ours, step {number}: {figures['seconds']:.2f} s, {figures['packed']:,.0f} tokens in the update")
+                if number:
+                    results.keep(ours=_row(steps[1:]))
 
         asyncio.run(train())
     finally:
         asyncio.run(engine.close())
         run.close()
-    middle = {name: statistics.median(s[name] for s in steps[1:]) for name in steps[1]}
+    return _row(steps[1:])
+
+
+def _row(steps: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """The median step by phase."""
+    middle = {name: statistics.median(s[name] for s in steps) for name in steps[0]}
     row: dict[str, Any] = {"seconds": middle["seconds"]}
     row |= {phase: middle.get(f"seconds_{phase}", 0.0) for phase in ("rollout", "reward", "update")}
     row |= {"old log-probs": 0.0, "hand-over": middle["seconds_sync"], "mismatch": middle["mismatch"]}

@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -96,6 +97,8 @@ def main() -> None:
 
         def on_step_end(self, *args: Any, **kwargs: Any) -> None:
             laps.end()
+            if laps.steps[1:]:
+                work.answer(_row(laps.steps[1:]))
 
     def reward(completions: list[str], **_: Any) -> list[float]:
         import zlib
@@ -127,12 +130,16 @@ def main() -> None:
         )  # fmt: skip
         work.wait()
         trainer.train()
-    steady = laps.steps[1:]
+    work.done()
+
+
+def _row(steady: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The median of the steps so far, the first one left out."""
     row = {name: statistics.median(step.get(name, 0.0) for step in steady) for name in ("seconds", *PHASES.values())}
     row["update"] = row["seconds"] - sum(row[phase] for phase in set(PHASES.values()))
     if torch.cuda.is_available():
         row["peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
-    work.answer(row)
+    return row
 
 
 if __name__ == "__main__":

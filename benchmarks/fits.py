@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from _results import Results, add_options
 from _rollout_workload import tokenizer
 from _shapes import SHAPES, lazy_source
 from _timing import PeakMemory, device_name, synchronise
@@ -163,7 +164,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--checkpointing", choices=CHECKPOINTING, default="both")
     parser.add_argument("--cache-tokens", type=int, default=131_072 if cuda else 4096, help="of the rollout engine")
     parser.add_argument("--limit-gb", type=float, default=0.0, help="use no more of the GPU's memory than this")
-    parser.add_argument("--save", type=Path, help="keep what was measured so far in this file")
+    add_options(parser)
     args = parser.parse_args(argv)
     args.shapes = args.shapes.split(",")
     if unknown := [shape for shape in args.shapes if shape not in SHAPES]:
@@ -177,14 +178,17 @@ def main(argv: list[str]) -> dict[str, Any]:
         torch.cuda.set_per_process_memory_fraction(
             min(1.0, args.limit_gb * 1e9 / torch.cuda.get_device_properties(bench.device).total_memory)
         )
-    figures: dict[str, Any] = {"device": device_name(bench.device), "limit_gb": args.limit_gb or None, "rows": []}
+    results = Results("fits", args)
+    rows: list[dict[str, Any]] = []
+    results.keep(device=device_name(bench.device), limit_gb=args.limit_gb or None, rows=rows)
     say("| " + " | ".join(HEADINGS) + " |\n" + "|---" * len(HEADINGS) + "|")
-    for row in bench.measure():
-        figures["rows"].append(row)
-        say("| " + " | ".join(cells(row)) + " |")
-        if args.save:
-            args.save.write_text(json.dumps(figures, indent=1), encoding="utf-8")
-    return {"name": "fits", "figures": figures, "ratios": _ratios(figures["rows"])}
+    with results.limited():
+        for row in bench.measure():
+            rows.append(row)
+            say("| " + " | ".join(cells(row)) + " |")
+            results.ratios |= _ratios(rows)
+            results.keep()
+    return results.as_dict()
 
 
 def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subquest.train import logprobs
 from subquest.train.logprobs import token_logprobs
 
 
@@ -40,16 +39,6 @@ def chunked_with_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Ten
     return out.logprobs + 0.01 * out.entropy
 
 
-def by_kernels(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The same with the Triton kernels (`train/logprob_kernels.py`), in both directions."""
-
-    def with_kernels(*inputs: Tensor) -> Tensor:
-        logprobs.KERNELS = True
-        return call(*inputs)
-
-    return with_kernels
-
-
 def measure(
     call: Callable[..., Tensor], hidden: Tensor, weight: Tensor, targets: Tensor, repeats: int
 ) -> dict[str, float]:
@@ -68,7 +57,6 @@ def measure(
         if cuda:
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
-        logprobs.KERNELS = False
     out = {"seconds": min(times)}
     if cuda:
         out["peak_mb"] = (torch.cuda.max_memory_allocated() - base) / 1e6
@@ -102,8 +90,6 @@ def main(argv: list[str]) -> dict[str, Any]:
         "plain": plain,
         "cross_entropy": cross_entropy,
     }
-    if args.device == "cuda":
-        calls |= {f"{name}, kernels": by_kernels(calls[name]) for name in ("chunked", "chunked+entropy")}
     if args.frozen:
         weight.requires_grad_(False)
     print(f"{'':<24} {'seconds':>9} {'peak MB':>9} {'error':>9}", file=sys.stderr)
@@ -119,9 +105,6 @@ def main(argv: list[str]) -> dict[str, Any]:
             file=sys.stderr,
         )
     ratios = {"time_over_plain": figures["chunked"]["seconds"] / figures["plain"]["seconds"]}
-    for name in ("chunked", "chunked+entropy"):
-        if f"{name}, kernels" in figures:
-            ratios[f"{name}, torch / kernels"] = figures[name]["seconds"] / figures[f"{name}, kernels"]["seconds"]
     if "peak_mb" in figures["chunked"]:
         ratios["memory_under_plain"] = figures["plain"]["peak_mb"] / figures["chunked"]["peak_mb"]
     return {"name": "logprobs", "figures": figures, "ratios": ratios}

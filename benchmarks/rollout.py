@@ -7,8 +7,8 @@
     subquest bench rollout --peer vllm --shape 1.5b --peer-path FOLDER      whole rollouts, vLLM's packages in FOLDER
 
 Speed does not depend on the weights' values, so without `--model` they are random, in the shape of SmolLM2-135M.
-What was measured so far is kept in the file given by `--save` after each part. The lock-step rollout allocates tensors
-of ever new sizes; expandable segments keep its allocator from asking the driver each time.
+`--save FILE` keeps what was measured so far; `--seconds N` ends the run in good order (`_results.py`). The lock-step
+rollout allocates tensors of ever new sizes; expandable segments keep its allocator from asking the driver each time.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from _results import Results, add_options
 from _rollout_exact import greedy_equals_generate, kernels_equal_torch, logprob_gaps, peer, sampled, together
 from _rollout_peer import CONFIGS
 from _rollout_workload import Corpus, lockstep, overlapped, scripts, tokenizer
@@ -68,8 +69,9 @@ def free(device: torch.device) -> None:
 
 
 class Bench:
-    def __init__(self, source: Source, device: torch.device, *, quick: bool) -> None:
+    def __init__(self, source: Source, device: torch.device, results: Results, *, quick: bool) -> None:
         self.source, self.device, self.quick = source, device, quick
+        self.figures, self.ratios, self.save = results.figures, results.ratios, results.keep
         self.gpu = device.type == "cuda"
         self.dtype = torch.bfloat16 if self.gpu else torch.float32
         self.clock = time.perf_counter if self.gpu else time.process_time
@@ -77,9 +79,6 @@ class Bench:
         self.rollouts = 8
         self.batches: Sequence[int] = ()
         self.contexts: Sequence[int] = ()
-        self.file: Path | None = None
-        self.figures: dict[str, Any] = {}
-        self.ratios: dict[str, float] = {}
 
     def kernels(self) -> None:
         if self.gpu:
@@ -108,6 +107,7 @@ class Bench:
                 row = {"decode_ms": step * 1e3, "limit_ms": least * 1e3, "bandwidth_share": least / step}
                 for name, value in row.items():
                     self.figures.setdefault(name, {}).setdefault(str(context), {})[str(batch)] = round(value, 3)
+                self.save()
                 say(
                     f"decode context {context:5d} batch {batch:5d}: {step * 1e3:8.3f} ms a step,"
                     f" {batch / step / 1e3:8.1f}k tok/s, {100 * least / step:5.1f} % of the bandwidth"
@@ -304,14 +304,6 @@ class Bench:
             Pending.read = read  # type: ignore[method-assign]
             asyncio.run(engine.close())
 
-    def save(self) -> None:
-        """Keep what was measured so far."""
-        if self.file is not None:
-            self.file.write_text(json.dumps(self.result()), encoding="utf-8")
-
-    def result(self) -> dict[str, Any]:
-        return {"name": "rollout", "figures": self.figures, "ratios": self.ratios}
-
 
 def plot(figures: dict[str, Any], path: Path) -> None:
     from subquest.plots import Point, Series, picture
@@ -350,20 +342,29 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--batches", type=int, nargs="+", default=[], help="batches of the decode table")
     parser.add_argument("--contexts", type=int, nargs="+", default=[], help="contexts of the decode table")
     parser.add_argument("--plot", type=Path, help="write the decode table as an SVG")
-    parser.add_argument("--save", type=Path, help="keep the results so far in this file, after each part")
+    add_options(parser)
     arguments = parser.parse_args(argv)
     unknown = set(arguments.only.split(",")) - set(PARTS)
     if unknown:
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}; known are {', '.join(PARTS)}")
     device = torch.device(arguments.device)
-    if arguments.peer:
-        found = _beside_peer(arguments, device)
-        if arguments.save:
-            arguments.save.write_text(json.dumps(found), encoding="utf-8")
-        return found
+    results = Results("rollout", arguments)
+    with results.limited():
+        if arguments.peer:
+            _beside_peer(arguments, device, results)
+        else:
+            _alone(arguments, device, results)
+    if arguments.plot and "decode_ms" in results.figures:
+        plot(results.figures, arguments.plot)
+    for name, ratio in results.ratios.items():
+        say(f"{name}: {ratio:.2f}")
+    return results.as_dict()
+
+
+def _alone(arguments: argparse.Namespace, device: torch.device, results: Results) -> None:
     source = load(arguments.model) if arguments.model else _random(arguments.shape, device)
-    bench = Bench(source, device, quick=arguments.quick)
-    bench.rollouts, bench.file = arguments.rollouts, arguments.save
+    bench = Bench(source, device, results, quick=arguments.quick)
+    bench.rollouts = arguments.rollouts
     bench.batches, bench.contexts = arguments.batches, arguments.contexts
     for part in PARTS:
         if part in arguments.only.split(","):
@@ -372,19 +373,14 @@ def main(argv: list[str]) -> dict[str, Any]:
             free(bench.device)
             bench.save()
             say(f"-- {part}: {time.perf_counter() - start:.1f} s")
-    if arguments.plot:
-        plot(bench.figures, arguments.plot)
-    for name, ratio in bench.ratios.items():
-        say(f"{name}: {ratio:.2f}")
-    return bench.result()
 
 
-def _beside_peer(arguments: argparse.Namespace, device: torch.device) -> dict[str, Any]:
+def _beside_peer(arguments: argparse.Namespace, device: torch.device, results: Results) -> None:
     from _rollout_peer import Size, compare
 
     gpu = device.type == "cuda"
     size = Size(arguments.questions or (48 if gpu else 2), arguments.rollouts, 30_000 if gpu else 500, arguments.runs)
-    return compare(
+    compare(
         shape=arguments.shape,
         model=arguments.model,
         path=arguments.peer_path,
@@ -393,6 +389,7 @@ def _beside_peer(arguments: argparse.Namespace, device: torch.device) -> dict[st
         size=size,
         seconds=arguments.peer_seconds,
         logs=arguments.peer_logs,
+        results=results,
         say=say,
     )
 

@@ -39,6 +39,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from _results import Results, add_options
+
 K = 3
 BATCH = 64
 PEER = """
@@ -99,19 +102,23 @@ serve_until_stopped(settings, agents, bind(settings), quiet=True)
 def main(argv: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="subquest bench serve")
     parser.add_argument("--passages", type=int, default=100_000)
-    parser.add_argument("--seconds", type=int, default=4, help="of each load in each round")
+    parser.add_argument("--load-seconds", type=int, default=4, help="of each load in each round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, default=64, help="requests at a time")
     parser.add_argument("--streams", type=int, default=200, help="event streams at a time")
     parser.add_argument("--peer-python", help="an environment with fastapi; without it the peer is left out")
     _add_peer_options(parser)
+    add_options(parser)
     args = parser.parse_args(argv)
-    if args.peer:
-        return _beside_vllm(args)
-    if shutil.which("wrk") is None:
+    if not args.peer and shutil.which("wrk") is None:
         sys.exit("bench serve needs wrk (Debian: apt install wrk)")
-    with tempfile.TemporaryDirectory() as folder:
-        return _measure(args, Path(folder))
+    results = Results("serve", args)
+    with results.limited(), tempfile.TemporaryDirectory() as folder:
+        if args.peer:
+            _beside_vllm(args, results)
+        else:
+            _measure(args, Path(folder), results)
+    return results.as_dict()
 
 
 def _add_peer_options(parser: argparse.ArgumentParser) -> None:
@@ -129,13 +136,11 @@ def _add_peer_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--articles", type=int, default=300, help="articles that are searched, beside a peer")
 
 
-def _beside_vllm(args: argparse.Namespace) -> dict[str, Any]:
+def _beside_vllm(args: argparse.Namespace, results: Results) -> None:
     import torch
-
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
     from _serve_peer import Load, compare
 
-    return compare(
+    compare(
         shape=args.shape,
         model=args.model,
         path=args.peer_path,
@@ -144,13 +149,15 @@ def _beside_vllm(args: argparse.Namespace) -> dict[str, Any]:
         load=Load(args.questions, args.system, args.max_tokens, args.max_turns, args.articles),
         seconds=args.peer_seconds,
         logs=args.peer_logs,
+        results=results,
         say=lambda *words: print(*words, file=sys.stderr, flush=True),
     )
 
 
-def _measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def _measure(args: argparse.Namespace, folder: Path, results: Results) -> None:
     queries = build(folder, args.passages)
-    figures: dict[str, Any] = {"passages": args.passages}
+    figures = results.figures
+    results.keep(passages=args.passages)
     (folder / "load.lua").write_text(script([[query] for query in queries]))
     (folder / "batches.lua").write_text(script([queries[i : i + BATCH] for i in range(0, len(queries), BATCH)]))
     with ExitStack() as stack:
@@ -158,24 +165,24 @@ def _measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         other, other_pid = stack.enter_context(peer(args.peer_python, folder)) if args.peer_python else ("", 0)
         rounds: dict[str, list[dict[str, Any]]] = {}
         for _ in range(args.rounds):
-            found = {"queries_per_second": in_process(folder, queries, args.seconds)}
+            found = {"queries_per_second": in_process(folder, queries, args.load_seconds)}
             rounds.setdefault("in_process", []).append(found)
             single, batched = folder / "load.lua", folder / "batches.lua"
-            rounds.setdefault("served", []).append(load(url, pid, single, args.clients, args.seconds))
-            rounds.setdefault("batches", []).append(load(url, pid, batched, 4, args.seconds, queries=BATCH))
+            rounds.setdefault("served", []).append(load(url, pid, single, args.clients, args.load_seconds))
+            rounds.setdefault("batches", []).append(load(url, pid, batched, 4, args.load_seconds, queries=BATCH))
             if other:
-                rounds.setdefault("peer", []).append(load(other, other_pid, single, args.clients, args.seconds))
-        for way, of_way in rounds.items():
-            figures[way] = sorted(of_way, key=lambda figure: figure["queries_per_second"])[len(of_way) // 2]
+                rounds.setdefault("peer", []).append(load(other, other_pid, single, args.clients, args.load_seconds))
+            for way, of_way in rounds.items():
+                figures[way] = sorted(of_way, key=lambda figure: figure["queries_per_second"])[len(of_way) // 2]
+            results.keep()
         figures["streams"] = asyncio.run(streams(url, args.streams))
-    ratios = {
+    results.ratios |= {
         "served in batches / in process": _ratio(figures, "batches", "in_process"),
         "served one by one / in process": _ratio(figures, "served", "in_process"),
     }
     if "peer" in figures:
-        ratios["served one by one / peer"] = _ratio(figures, "served", "peer")
+        results.ratios["served one by one / peer"] = _ratio(figures, "served", "peer")
     print(json.dumps(figures, indent=2), file=sys.stderr)
-    return {"name": "serve", "figures": figures, "ratios": ratios}
 
 
 def _ratio(figures: dict[str, Any], a: str, b: str) -> float:

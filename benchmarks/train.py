@@ -5,7 +5,9 @@
     subquest bench train --only trl --trl ENVIRONMENT/bin/python     on a CPU: TRL in an environment of its own
     subquest bench train --peer trl --shape 1.5b --peer-path FOLDER  on a GPU: GRPO steps with LoRA beside TRL and vLLM
 
-`step`    whole PECO steps of the recipe coda-peco-small on a generated world: seconds, and the share of each phase.
+`step`    whole PECO steps of the recipe coda-peco-small on a generated world: seconds, the share of each phase, and of
+          what the device can compute. A token counts as packed for each trajectory that it is in, and as computed once
+          where trajectories share it.
 `update`  the rollouts of the last step once more: one optimiser step on packed trajectories and on padded rows through
           the plain transformers model with the same objective; tokens a second count real tokens only.
 `trl`     GRPO steps of a tiny model, all weights trained, one thread each: ours and TRL's GRPOTrainer, same prompts,
@@ -32,7 +34,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from _results import Results, add_options
 from _shapes import SHAPES
+from _timing import device_name, products_a_second
 from _train_peer import ENGINES, Size, compare
 
 from subquest.engine import Sampling
@@ -40,7 +44,6 @@ from subquest.record import Episode, Question
 from subquest.rewards import Reward, shared
 from subquest.rewards import load as load_reward
 from subquest.systems.registry import get
-from subquest.train import logprobs
 from subquest.train.advantage import trajectory_advantages
 from subquest.train.batch import Rollout
 from subquest.train.components import load_source, make_engine, make_policy, make_system
@@ -85,12 +88,14 @@ class Lowercase:
 
 
 class Bench:
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, results: Results) -> None:
         self.args = args
         self.device = torch.device(args.device)
-        self.figures: dict[str, Any] = {"device": args.device, "model": args.model}
-        self.ratios: dict[str, float] = {}
+        self.results, self.figures, self.ratios = results, results.figures, results.ratios
+        results.keep(device=device_name(self.device), model=args.model)
         self.kept: Keeping | None = None
+        self.peak = 0.0
+        """TFLOP/s of a large product."""
         self.recipe = Recipe(
             name="bench",
             kind="rl",
@@ -112,15 +117,17 @@ class Bench:
                 micro_tokens=args.micro_tokens,
                 minibatches=args.minibatches,
                 skip_flat=args.skip_flat,
+                old_logprobs=args.old_logprobs,
             ),
             guards=GuardPart(),
             checkpoint_every=1000,
         )
-        logprobs.KERNELS = args.kernels
 
     def step(self) -> None:
         """Whole steps of PECO; the first one, which captures graphs, is reported separately."""
         recipe = self.recipe
+        self.peak = products_a_second(self.device) / 1e12
+        say(f"a large product reaches {self.peak:,.1f} TFLOP/s")
         with tempfile.TemporaryDirectory() as folder:
             material = load_material(recipe.data)
             search = open_search(material.documents, Path(folder))
@@ -137,35 +144,61 @@ class Bench:
                 for number in range(recipe.optimiser.steps):
                     figures, _ = await trainer.one_step()
                     steps.append(figures)
-                    times = ", ".join(f"{p} {figures.get(f'seconds_{p}', 0.0):.2f}" for p in PHASES)
-                    say(
-                        f"step {number}: {figures['seconds']:.2f} s ({times}); {figures['packed']:.0f} tokens packed,"
-                        f" {figures['tokens_s_update']:,.0f} a second, {figures['completion_tokens']:.0f} written,"
-                        f" {figures['tokens_s_rollout']:,.0f} a second, {figures.get('older', 0.0):.0%} by older"
-                        f" weights, {figures['tasks']:.2f} tasks, reward {figures['reward']:.2f}"
-                    )
+                    say(f"step {number}{'' if number else ' (warm-up)'}: {self._words(figures)}")
+                    if number:
+                        self._keep_steps(steps)
                 await trainer.engine.close()
 
-            asyncio.run(train(trainer))
-            search.close()
-            run.close()
-        steady = steps[1:]
-        middle = {name: statistics.median(s.get(name, 0.0) for s in steady) for name in steady[0]}
-        seconds = middle["seconds"]
-        self.figures["first_step_s"] = steps[0]["seconds"]
-        self.figures["step_s"] = seconds
-        self.figures["phase_s"] = {p: middle.get(f"seconds_{p}", 0.0) for p in PHASES}
-        self.figures["share"] = {p: took / seconds for p, took in self.figures["phase_s"].items()}
-        self.figures["tokens"] = {"packed": middle["packed"], "written": middle["completion_tokens"]}
-        self.figures["rollouts"] = recipe.rollout.questions * recipe.rollout.group
-        say(f"a step of {recipe.rollout.questions} × {recipe.rollout.group}: {seconds:.2f} s, shares "
+            try:
+                asyncio.run(train(trainer))
+            finally:
+                search.close()
+                run.close()
+        say(f"a step of {recipe.rollout.questions} × {recipe.rollout.group}: {self.figures['step_s']:.2f} s, shares "
             + ", ".join(f"{p} {share:.0%}" for p, share in self.figures["share"].items()))  # fmt: skip
-        if self.device.type == "cuda" and (recipe.rollout.questions, recipe.rollout.group) == (48, 8):
-            self.ratios["PECO step 48 × 8, trial / ours"] = TRIAL_SECONDS / seconds
         self.source = source
         del engine, policy, trainer
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+    def _words(self, step: Mapping[str, float]) -> str:
+        times = ", ".join(f"{p} {step.get(f'seconds_{p}', 0.0):.2f}" for p in PHASES)
+        rate = step["tflop"] / step["seconds_update"]
+        return (
+            f"{step['seconds']:.2f} s ({times}); {step['packed']:,.0f} tokens packed, {step['tokens_s_update']:,.0f} a"
+            f" second; {step['computed']:,.0f} of them computed and {step['computed_before']:,.0f} in passes before,"
+            f" {step['tflop']:,.0f} TFLOP, {rate:,.0f} a second, {rate / self.peak:.0%} of the peak;"
+            f" {step['completion_tokens']:,.0f} written, {step['tokens_s_rollout']:,.0f} a second,"
+            f" {step.get('older', 0.0):.0%} by older weights, {step['tasks']:.2f} tasks, reward {step['reward']:.2f}"
+        )
+
+    def _keep_steps(self, steps: Sequence[Mapping[str, float]]) -> None:
+        """The median of the steps so far, the first one left out."""
+        middle = {name: statistics.median(s.get(name, 0.0) for s in steps[1:]) for name in steps[1]}
+        seconds, size = middle["seconds"], self.recipe.rollout
+        phases = {p: middle.get(f"seconds_{p}", 0.0) for p in PHASES}
+        if self.device.type == "cuda" and (size.questions, size.group) == (48, 8):
+            self.ratios["PECO step 48 × 8, trial / ours"] = TRIAL_SECONDS / seconds
+        self.results.keep(
+            first_step_s=steps[0]["seconds"],
+            steps=len(steps) - 1,
+            step_s=seconds,
+            phase_s=phases,
+            share={p: took / seconds for p, took in phases.items()},
+            tokens={
+                "packed": middle["packed"],
+                "computed": middle["computed"],
+                "computed in passes before": middle["computed_before"],
+                "written": middle["completion_tokens"],
+            },
+            update={
+                "tflop": middle["tflop"],
+                "peak_tflop_s": self.peak,
+                "peak_share": middle["tflop"] / phases["update"] / self.peak,
+                "least_s": middle["tflop"] / self.peak,
+            },
+            rollouts=size.questions * size.group,
+        )
 
     def update(self) -> None:
         """One optimiser step on the same rollouts, packed and padded."""
@@ -197,7 +230,7 @@ class Bench:
             found[name] = {"seconds": seconds, "tokens_s": tokens / seconds, "padding": peer.padding}
             say(f"{name}: {tokens / seconds:,.0f} tokens/s ({seconds:.2f} s, {peer.padding:.0%} of it padding)")
             self.ratios[f"update tokens/s, packed / {name}"] = seconds / packed
-        self.figures["update"] = {"tokens": tokens, "trajectories": len(rows), **found}
+        self.results.keep(padded={"tokens": tokens, "trajectories": len(rows), **found})
 
     def _seconds(self, work: Callable[[], object]) -> float:
         """Median of a few calls after one to warm up."""
@@ -242,7 +275,7 @@ class Bench:
         for name, run in (("ours", ours), ("trl", theirs)):
             found[name] = {key: min(run[key]) for key in ("seconds", "cpu_seconds")}  # other programs only add
             say(f"GRPO step, {name}: {found[name]['seconds']:.3f} s, {found[name]['cpu_seconds']:.3f} CPU-s")
-        self.figures["grpo_step"] = {**spec, **found}
+        self.results.keep(grpo_step={**spec, **found})
         self.ratios["GRPO step of a tiny model, TRL / ours"] = (
             found["trl"]["cpu_seconds"] / found["ours"]["cpu_seconds"]
         )
@@ -315,42 +348,46 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--adapter", default="", help="a LoRA adapter in PEFT's format to roll out with")
     parser.add_argument("--questions", type=int, default=48)
     parser.add_argument("--group", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=3, help="steps measured, after one to warm up")
+    parser.add_argument("--steps", type=int, default=3, help="steps measured, after one more to warm up")
     parser.add_argument("--articles", type=int, default=900)
     parser.add_argument("--max-tokens", type=int, default=160)
     parser.add_argument("--concurrency", type=int, default=384)
     parser.add_argument("--micro-tokens", type=int, default=65_536)
     parser.add_argument("--minibatches", type=int, default=1)
     parser.add_argument("--skip-flat", action="store_true", help="as recipes/qwen-1.5b/peco.toml has it")
+    parser.add_argument("--old-logprobs", choices=("trainer", "engine"), default="trainer", help="as recipes have it")
     parser.add_argument("--overlap", action="store_true", help="roll out the next step during the update")
     parser.add_argument("--ahead", type=float, default=0.0, help="fill the tail of a step (rollout.ahead)")
-    parser.add_argument("--kernels", action="store_true", help="log-probs by Triton kernels (train/logprob_kernels.py)")
     parser.add_argument("--padded-tokens", type=int, default=32_768, help="tokens of a padded micro-batch")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--trl", default=f"{tempfile.gettempdir()}/subquest-parity/trl/bin/python")
     parser.add_argument("--trl-steps", type=int, default=20)
+    add_options(parser)
     args = parser.parse_args(argv)
     unknown = set(args.only.split(",")) - set(PARTS)
     if unknown:
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}; known are {', '.join(PARTS)}")
-    if args.peer:
-        return _beside_peer(args)
-    args.model = args.model or "smollm2"
-    bench = Bench(args)
-    for part in PARTS:
-        if part in args.only.split(","):
-            getattr(bench, part)()
-    for name, ratio in bench.ratios.items():
+    results = Results("train", args)
+    with results.limited():
+        if args.peer:
+            _beside_peer(args, results)
+        else:
+            args.model = args.model or "smollm2"
+            bench = Bench(args, results)
+            for part in PARTS:
+                if part in args.only.split(","):
+                    getattr(bench, part)()
+    for name, ratio in results.ratios.items():
         say(f"{name}: {ratio:.2f}")
-    return {"name": "train", "figures": bench.figures, "ratios": bench.ratios}
+    return results.as_dict()
 
 
-def _beside_peer(args: argparse.Namespace) -> dict[str, Any]:
+def _beside_peer(args: argparse.Namespace, results: Results) -> None:
     size = Size(
         args.questions, args.group, args.prompt_words, args.max_tokens, args.rank, args.steps, args.micro_tokens,
         args.peer_batch,
     )  # fmt: skip
-    return compare(
+    compare(
         shape=args.shape,
         model=args.model or None,
         path=args.peer_path,
@@ -359,6 +396,7 @@ def _beside_peer(args: argparse.Namespace) -> dict[str, Any]:
         size=size,
         seconds=args.peer_seconds,
         logs=args.peer_logs,
+        results=results,
         say=say,
     )
 

@@ -6,14 +6,19 @@ is tested is that both sides do the same work, and that a peer that fails is nam
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from subquest.errors import OutsideError
+from subquest.errors import OutsideError, UsageError
 
 from .docs.endpoint import endpoint
 
@@ -26,6 +31,7 @@ VLLM = {
     "vllm/v1/__init__.py": "",
     "vllm/v1/engine/__init__.py": "",
     "vllm/v1/engine/async_llm.py": '''
+import asyncio
 from types import SimpleNamespace
 
 
@@ -34,9 +40,13 @@ class AsyncLLM:
     def from_engine_args(cls, arguments):
         print("libraries print, and must not disturb")
         assert arguments.max_num_batched_tokens
-        return cls()
+        made = cls()
+        made.arguments = arguments
+        return made
 
     async def generate(self, prompt, sampling, name):
+        if HANGS:
+            await asyncio.sleep(3600)
         assert sampling.ignore_eos and max(prompt["prompt_token_ids"]) < 49_152
         yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=(7,) * (sampling.max_tokens + EXTRA))])
 
@@ -49,11 +59,12 @@ class AsyncLLM:
 }
 
 
-def peer_in(folder: Path, *, extra: int = 0) -> Path:
+def peer_in(folder: Path, *, extra: int = 0, hangs: str = "False") -> Path:
+    """`hangs` is an expression of the engine's arguments and of a request's sampling."""
     for name, text in VLLM.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.replace("EXTRA", str(extra)), encoding="utf-8")
+        path.write_text(text.replace("EXTRA", str(extra)).replace("HANGS", hangs), encoding="utf-8")
     return folder
 
 
@@ -62,9 +73,14 @@ def bench(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
+SMALL = (
+    "rollout", "--peer", "vllm", "--questions", "1", "--rollouts", "1", "--runs", "1", "--device", "cpu",
+    "--shape", "tiny",
+)  # fmt: skip
+
+
 def rollout(path: Path, configs: str) -> subprocess.CompletedProcess[str]:
-    size = ("--questions", "1", "--rollouts", "1", "--runs", "1", "--device", "cpu", "--shape", "tiny")
-    return bench("rollout", "--peer", "vllm", *size, "--peer-path", str(path), "--peer-configs", configs)
+    return bench(*SMALL, "--peer-path", str(path), "--peer-configs", configs)
 
 
 def test_the_same_episodes_go_through_vllm(tmp_path: Path) -> None:
@@ -87,6 +103,78 @@ def test_a_peer_that_fails_is_named(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "vLLM 8k ended: ModuleNotFoundError: No module named 'vllm'" in done.stderr
     assert "no peer could be started" in done.stderr.splitlines()[-1]
+
+
+def stopped(save: Path, enough: Callable[[dict[str, Any]], object], *options: str) -> dict[str, Any]:
+    """The result of a benchmark that is told to stop as soon as the file that it keeps holds enough."""
+    command = [sys.executable, "-m", "subquest", "bench", *options, "--save", str(save), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 600
+        while process.poll() is None and time.monotonic() < until:
+            if save.exists() and enough(json.loads(save.read_text())):
+                break
+            time.sleep(0.1)
+        process.terminate()
+        out, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert "stopped after" in said
+    found: dict[str, Any] = json.loads(out)
+    assert json.loads(save.read_text()) == found
+    assert found["figures"]["stopped_after_s"] > 0
+    return found
+
+
+def test_what_was_measured_is_kept_when_a_peer_never_ends(tmp_path: Path) -> None:
+    """vLLM answers with log-probs and hangs without them: that row, ours and their ratio are the result."""
+    path = peer_in(tmp_path, hangs="sampling.logprobs is None")
+    options = (*SMALL, "--peer-path", str(path), "--peer-configs", "8k")
+    found = stopped(tmp_path / "found.json", lambda so_far: so_far["ratios"], *options)
+    assert list(found["figures"]["vllm"]) == ["vLLM 8k, with log-probs"]
+    ours, theirs = found["figures"]["ours"], found["figures"]["vllm"]["vLLM 8k, with log-probs"]
+    assert list(found["ratios"].values()) == [pytest.approx(theirs["seconds"] / ours["seconds"])]
+
+
+def test_what_was_measured_is_kept_when_a_peer_fails(tmp_path: Path) -> None:
+    """The second configuration ends in the middle: its first row counts, and so do the other one's."""
+    path = peer_in(
+        tmp_path, hangs="self.arguments.max_num_batched_tokens == 2048 and sampling.logprobs is None and 1 / 0"
+    )
+    done = rollout(path, "8k,2k")
+    assert done.returncode == 0, done.stderr
+    assert "vLLM 2k ended: ZeroDivisionError" in done.stderr
+    wanted = {"vLLM 8k, with log-probs", "vLLM 8k, without log-probs", "vLLM 2k, with log-probs"}
+    assert set(json.loads(done.stdout)["figures"]["vllm"]) == wanted
+
+
+def test_steps_that_were_measured_are_kept(tmp_path: Path) -> None:
+    """Of a million steps some were measured: their median is the result."""
+    size = ("--questions", "1", "--group", "2", "--max-tokens", "8", "--articles", "160", "--steps", "1000000")
+    options = ("train", "--only", "step", "--model", "random:llama", "--device", "cpu", *size)
+    found = stopped(tmp_path / "found.json", lambda so_far: "step_s" in so_far["figures"], *options)["figures"]
+    assert 0 < found["steps"] < 1_000_000
+    assert 0 < found["tokens"]["computed"] <= found["tokens"]["packed"]
+    assert found["update"]["peak_share"] > 0
+    assert found["update"]["least_s"] == pytest.approx(found["update"]["tflop"] / found["update"]["peak_tflop_s"])
+
+
+def test_a_benchmark_ends_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    from _results import Results  # type: ignore[import-not-found]
+
+    save = tmp_path / "found.json"
+    results = Results("one", SimpleNamespace(save=save, seconds=0.2))
+
+    async def work() -> None:
+        results.keep(rows=[1])
+        await asyncio.sleep(600)
+
+    with results.limited():
+        asyncio.run(work())
+    assert results.figures["rows"] == [1]
+    assert results.figures["stopped_after_s"] >= 0.2
+    assert json.loads(save.read_text()) == results.as_dict()
+    with pytest.raises(UsageError, match="--seconds -3 is not a time"):
+        Results("one", SimpleNamespace(save=None, seconds=-3.0))
 
 
 def test_an_unknown_configuration_is_refused(tmp_path: Path) -> None:

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from subquest.cli import main
 from subquest.errors import UsageError
+from subquest.train import cost, lora
 from subquest.train import random_model as tiny
 from subquest.train.batch import Rollout, pack
-from subquest.train.cost import SHAPES, Machine, Shape, Workload, estimate, shape_of
+from subquest.train.cost import SHAPES, Machine, Shape, Workload, estimate, operations, shape_of
 from subquest.train.policy import Policy
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import load_recipe
@@ -66,6 +69,37 @@ def test_activations_are_those_that_autograd_keeps(checkpointing: bool, monkeypa
         more = 2 * (deep.heads - deep.kv_heads) * deep.head_size + deep.heads * deep.head_size
         expected += 2 * (more + 2 * deep.width)  # and what each of the two norms scales
     assert many - few == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_operations_are_those_that_torch_counts(
+    rank: int, checkpointing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass and an update, matrices not merged. Torch counts attention only where it is made of products, and then as
+    if every query saw every key. An adapter's padding counts in a model as small as this one, and checkpointing does
+    not compute a layer's last product again."""
+    monkeypatch.setattr(lora, "MERGED_UP_TO", 0)
+    monkeypatch.setattr(cost, "MERGED_UP_TO", 0)
+    source = tiny_source("llama", vocabulary=300)
+    policy = Policy(source, lora=lora.LoraSettings(rank) if rank else None, checkpointing=checkpointing)
+    e = episode("e", trajectory("t", "planner", ("prompt", [5] * 20), ("agent", [7] * 40), ("agent", [8] * 4)))
+    batch = pack([Rollout(e, {"t": 1.0})])
+    with FlopCounterMode(display=False) as passed, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        policy(batch)
+    with FlopCounterMode(display=False) as learned:
+        policy(batch, merged=policy.merge()).logprobs.sum().backward()
+    counts = policy.meter.read()
+    assert (counts["computed"], counts["computed_before"]) == (64, 64)
+    assert policy.meter.read() == {"computed": 0.0, "computed_before": 0.0, "tflop": 0.0}
+
+    def ours(pairs: float, backward: bool) -> float:
+        again = checkpointing and backward
+        return operations(shape(policy), 64, pairs, 44, rank=rank, backward=backward, again=again)
+
+    assert passed.get_total_flops() == pytest.approx(ours(64 * 64, False), rel=0.01)
+    assert learned.get_total_flops() == pytest.approx(ours(0, True), rel=0.15 if rank or checkpointing else 0.01)
+    assert counts["tflop"] == pytest.approx((ours(64 * 65 / 2, False) + ours(64 * 65 / 2, True)) / 1e12)
 
 
 def test_a_measured_step() -> None:

@@ -8,13 +8,12 @@ import os
 import pytest
 import torch
 
-from subquest.train import logprobs, operations
+from subquest.train import operations
 
 pytest.importorskip("triton", reason="Triton is not installed")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("no GPU, and Triton does not interpret (TRITON_INTERPRET=1)", allow_module_level=True)
 
-from subquest.train import logprob_kernels
 from subquest.train.kernels import Gated, Turned
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -84,41 +83,3 @@ def test_gated(inner: int, fused: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     parts = [2 * torch.randn(5, 2 * inner)] if fused else [2 * torch.randn(5, inner), torch.randn(5, inner)]
     compare(Gated.apply, operations.swiglu, parts, dtype)
-
-
-@pytest.mark.parametrize("vocabulary", [17, 5000, 8192])
-@pytest.mark.parametrize("scale", [1.0, 0.6])
-@pytest.mark.parametrize("on_entropy", [False, True])
-def test_log_probs_and_their_slopes(vocabulary: int, scale: float, on_entropy: bool) -> None:
-    """Logits as models have them, a row that is certain, and one with a word that cannot be."""
-    rows = 6
-    logits = torch.randn(rows, vocabulary) * 4
-    logits[2, 3] = 90.0
-    logits[4, 5] = float("-inf")
-    targets = torch.randint(0, vocabulary, (rows,)).where(torch.arange(rows) != 2, 3).where(torch.arange(rows) != 4, 1)
-    slopes = torch.randn(2, rows)
-
-    def found(module: object, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
-        logprob, normaliser, entropy = torch.zeros(3, rows, dtype=dtype, device=device)
-        mine, here = logits.to(device, dtype), targets.to(device)
-        module.rows_of(mine.clone(), here, scale, logprob, normaliser, entropy, entropy=True)  # type: ignore[attr-defined]
-        on = [x.to(device, dtype) for x in slopes]
-        back = module.slopes_of(  # type: ignore[attr-defined]
-            mine.clone(), here, scale, normaliser, entropy, on[0], on[1] if on_entropy else None, dtype
-        )
-        return [x.cpu().double() for x in (logprob, normaliser, entropy, back)]
-
-    plain = logits.double().requires_grad_()
-    log_p = (plain * scale).log_softmax(-1)
-    chosen = log_p.gather(1, targets[:, None]).squeeze(1)
-    entropy = -(log_p.exp() * log_p.clamp(min=-1e30)).sum(-1)
-    loss = (chosen * slopes[0]).sum() + ((entropy * slopes[1]).sum() if on_entropy else 0.0)
-    wanted = -torch.autograd.grad(loss, plain)[0]
-    ours = found(logprob_kernels, DEVICE, torch.float32)
-    back = ours[3] if on_entropy else ours[3] * (slopes[0] * scale)[:, None]
-    torch.testing.assert_close(ours[0], chosen.detach(), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(ours[2], entropy.detach(), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(back, wanted.nan_to_num(0.0), rtol=1e-4, atol=1e-5)
-    finite = [n for n in range(rows) if n != 4]  # plain torch multiplies infinity by zero there
-    for a, b in zip(ours, found(logprobs, "cpu", torch.float32), strict=True):
-        torch.testing.assert_close(a[finite], b[finite], rtol=1e-4, atol=1e-5)

@@ -203,3 +203,22 @@ def test_adapter_files_round_trip_and_merge(tmp_path: Path) -> None:
         state[f"{name}.weight"] = state[f"{name}.weight"] + adapter.scale * b @ a
     merged = Policy(Source("tiny", model.config, state, None, ()))
     torch.testing.assert_close(merged(batch).logprobs, policy(batch).logprobs, atol=1e-4, rtol=1e-4)
+
+
+def test_the_last_layer_computes_the_rows_that_are_wanted() -> None:
+    """The feed-forward block of the last layer, and its gradients, as if every row had gone through it."""
+    batch = packed(9, 14, 5)
+    policy = Policy(source(tiny("qwen2")))
+    rows = torch.tensor([3, 8, 8, 20])
+    seen: list[int] = []
+    policy.model.layers[-1].mlp.register_forward_hook(lambda module, given, out: seen.append(len(out)))
+    found = policy.hidden(batch, rows=rows)
+    assert seen == [4]
+    wanted = policy.hidden(batch)[rows]
+    torch.testing.assert_close(found, wanted)
+    slopes = torch.randn_like(found)
+    mine, theirs = (
+        torch.autograd.grad(x, list(policy.parameters())[:-1], slopes, allow_unused=True) for x in (found, wanted)
+    )
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,7 +11,7 @@ from subquest.train.lora import LoraSettings
 from subquest.train.loss import Layout
 from subquest.train.optimiser import Optimiser, logprobs_of
 from subquest.train.policy import Policy
-from subquest.train.prefixes import SHORTEST, share_prefixes
+from subquest.train.prefixes import SHORTEST, Beginnings, share_prefixes
 from subquest.train.recipe import OptimiserPart
 
 from .test_policy import packed, source, tiny
@@ -31,6 +32,21 @@ def with_common_prompts(*parts: tuple[int, int], window: int) -> Batch:
     return Batch(torch.cat(ids), lengths, rows, layout, worth, None, layout.weights("token-mean") * worth)
 
 
+def tree_of(*paths: str, size: int = 40) -> Batch:
+    """Trajectories as paths in a tree: each letter is a stretch of `size` tokens, the last token of each an action."""
+    g = torch.Generator().manual_seed(2)
+    stretches = {letter: torch.randint(0, 61, (size,), generator=g) for letter in sorted(set("".join(paths)))}
+    ids = [torch.cat([stretches[letter] for letter in path]) for path in paths]
+    starts = torch.tensor([0, *map(len, ids)]).cumsum(0)[:-1].tolist()
+    ends = [torch.arange(1, len(path) + 1) * size for path in paths]
+    rows = torch.cat([start + end - 2 for start, end in zip(starts, ends, strict=True)])
+    trajectory = torch.cat([torch.full((len(path),), n) for n, path in enumerate(paths)])
+    layout = Layout(trajectory, trajectory, torch.zeros_like(trajectory))
+    worth = torch.randn(rows.numel(), generator=g)
+    lengths = torch.tensor([len(i) for i in ids])
+    return Batch(torch.cat(ids), lengths, rows, layout, worth, None, layout.weights("token-mean") * worth)
+
+
 def policy_of(family: str) -> Policy:
     model = tiny(family, max_position_embeddings=512)
     policy = Policy(source(model), lora=LoraSettings(4, 8.0))
@@ -43,6 +59,23 @@ def policy_of(family: str) -> Policy:
 PARTS = ((300, 40), (300, 90), (10, 60), (270, 5), (300, 2))
 
 
+def results(part: Batch, family: str, merged: bool) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
+    policy = policy_of(family)
+    weights = policy.merge() if merged else None
+    logprobs = policy(part, merged=weights).logprobs
+    (logprobs * part.weights).sum().backward()
+    if weights is not None:
+        weights.backward()
+    return logprobs.detach(), [p.grad for p in policy.trained().values()]
+
+
+def assert_the_same(batch: Batch, shared: Batch, family: str, merged: bool) -> None:
+    whole, found = (results(part, family, merged) for part in (batch, shared))
+    torch.testing.assert_close(found[0], whole[0], rtol=1e-4, atol=1e-5)
+    for a, b in zip(found[1], whole[1], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-6)
+
+
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("merged", [False, True])
 def test_log_probs_and_gradients_are_those_of_whole_rows(family: str, merged: bool) -> None:
@@ -50,18 +83,54 @@ def test_log_probs_and_gradients_are_those_of_whole_rows(family: str, merged: bo
     shared = batch.sharing(64)
     assert shared.distinct is not None
     assert shared.distinct.token_ids.numel() == -(-(270 + 70 + 120 + 70 + 5 + 32) // 64) * 64
-    found = []
-    for part in (batch, shared):
-        policy = policy_of(family)
-        weights = policy.merge() if merged else None
-        logprobs = policy(part, merged=weights).logprobs
-        (logprobs * part.weights).sum().backward()
-        if weights is not None:
-            weights.backward()
-        found.append((logprobs.detach(), [p.grad for p in policy.trained().values()]))
-    torch.testing.assert_close(found[1][0], found[0][0], rtol=1e-4, atol=1e-5)
-    for a, b in zip(found[1][1], found[0][1], strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-6)
+    assert_the_same(batch, shared, family, merged)
+
+
+def test_beginnings_are_shared_at_every_branch() -> None:
+    """Two roles, groups of one question, the same task and documents: 9 stretches of 19, and the last token of a
+    trajectory that is the beginning of another one or equal to it."""
+    paths = ("pqab", "pqac", "pqad", "pre", "xtd", "xtd", "xt")
+    batch = tree_of(*paths)
+    shared = batch.sharing()
+    assert shared.distinct is not None
+    distinct = {path[:n] for path in paths for n in range(1, len(path) + 1)}
+    assert shared.computed == 40 * len(distinct) + 2
+    assert_the_same(batch, shared, "qwen2", True)
+
+
+def test_the_tree_of_random_trajectories() -> None:
+    """What stands for each token is that token at its position; every stretch sees all before it and itself; the tokens
+    are no more than `join` says, in whatever order the trajectories come together."""
+    chance = np.random.default_rng(0)
+    for number in range(60):
+        paths = ["".join(chance.choice(list("abc"), chance.integers(1, 6))) for _ in range(chance.integers(1, 12))]
+        batch = tree_of(*paths, size=int(chance.integers(2, 70)))
+        found = share_prefixes(batch.token_ids, batch.lengths, batch.rows)
+        beginnings = Beginnings(batch.token_ids, batch.lengths)
+        bound, inside = 0, list[int]()
+        for trajectory in chance.permutation(len(paths)).tolist():
+            size, inside = beginnings.join([trajectory], inside)
+            bound += size
+        assert inside == list(range(len(paths)))
+        if found is None:
+            continue
+        assert found.token_ids.numel() <= bound <= batch.token_ids.numel(), number
+        assert torch.equal(found.token_ids[found.where], batch.token_ids)
+        assert torch.equal(found.positions[found.where], batch.position_ids)
+        packing = found.packing
+        assert packing.keys is not None
+        assert packing.of_keys is not None
+        queries = torch.arange(found.token_ids.numel()).split(list(packing.sizes))
+        keys = packing.keys.split(list(packing.of_keys.sizes))
+        for own, seen in zip(queries, keys, strict=True):
+            assert torch.equal(seen[-len(own) :], own)
+            assert found.positions[seen].tolist() == list(range(len(seen)))
+        assert torch.equal(found.rows[found.actions], found.where[batch.rows])
+        assert torch.equal(found.targets[found.actions], batch.targets)
+        assert len(set(zip(found.rows.tolist(), found.targets.tolist(), strict=True))) == found.rows.numel()
+        ways = {seen[-1].item(): seen for seen in keys}
+        for places in found.where.split(batch.lengths.tolist()):
+            assert torch.equal(ways[places[-1].item()], places)
 
 
 def test_actions_within_the_common_part_count_for_each_trajectory() -> None:
@@ -91,12 +160,12 @@ def test_an_optimiser_step_is_the_same() -> None:
     "batch", [packed(300, 300), packed(20, 30), with_common_prompts((SHORTEST, 900), (SHORTEST, 900), window=512)]
 )
 def test_where_little_is_saved_nothing_changes(batch: Batch) -> None:
-    assert share_prefixes(batch.token_ids, batch.lengths) is None
+    assert share_prefixes(batch.token_ids, batch.lengths, batch.rows) is None
 
 
 def test_trajectories_that_are_equal_keep_a_token_of_their_own() -> None:
     ids = torch.arange(300) % 61
-    found = share_prefixes(torch.cat([ids, ids]), torch.tensor([300, 300]))
+    found = share_prefixes(torch.cat([ids, ids]), torch.tensor([300, 300]), torch.tensor([298, 598]))
     assert found is not None
     assert found.token_ids.numel() == 301
     assert torch.equal(found.token_ids[found.where], torch.cat([ids, ids]))

@@ -29,7 +29,7 @@ from subquest.train.distributed import ALONE, Ranks, shard
 from subquest.train.guards import Collapsed
 from subquest.train.policy import Policy
 from subquest.train.random_model import tiny_source
-from subquest.train.recipe import DataPart, GuardPart, ModelPart, OptimiserPart, Recipe, RolloutPart
+from subquest.train.recipe import DataPart, GuardPart, ModelPart, OptimiserPart, Recipe, RolloutPart, load_recipe
 from subquest.train.rl import RLTrainer
 from subquest.train.run import TrainRun
 from subquest.train.sft import SFTTrainer
@@ -342,6 +342,33 @@ def test_several_minibatches_use_the_old_policy(tmp_path: Path) -> None:
     assert figures["packed"] == sum(len(tr.token_ids) for e in episodes for tr in e.trajectories)
     assert figures["tokens"] == figures["completion_tokens"]
     assert figures["mismatch"] < 1e-3  # the rollout engine and the training forward agree on the CPU
+
+
+def test_old_log_probs_of_the_engine_take_no_pass(tmp_path: Path) -> None:
+    """On the CPU both are in float32, so the two ways end with the same weights."""
+    ends, passed = [], []
+    for old in ("trainer", "engine"):
+        optimiser = replace(RECIPE.optimiser, minibatches=2, steps=1, old_logprobs=old)
+        t = trainer(tmp_path / old, replace(RECIPE, optimiser=optimiser, loss="grpo"))
+        figures, _ = asyncio.run(t.one_step())
+        asyncio.run(t.engine.close())
+        t.run.close()
+        ends.append(torch.cat([p.detach().flatten() for p in t.policy.trained().values()]))
+        passed.append(figures["computed_before"])
+        assert 0 < figures["mismatch"] < 1e-3
+    assert passed[0] > 0
+    assert passed[1] == 0
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-3, atol=1e-6)
+
+
+def test_samples_of_older_weights_need_a_pass(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(
+        'name = "x"\nkind = "rl"\n[model]\npath = "random:llama"\n[[data]]\nquestions = "world:seed=1"\n'
+        '[rollout]\noverlap = true\n[optimiser]\nold_logprobs = "engine"\n'
+    )
+    with pytest.raises(ConfigError, match=r"rollout\.overlap samples with older weights"):
+        load_recipe(path)
 
 
 @pytest.mark.parametrize(("minibatches", "bites"), [(1, False), (2, True)])

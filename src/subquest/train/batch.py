@@ -21,7 +21,7 @@ from ..errors import ConfigError, DataError, UsageError
 from ..record import Episode, Segment, Trajectory
 from .loss import Aggregation, Layout
 from .operations import to_device
-from .prefixes import SHORTEST, Distinct, share_prefixes
+from .prefixes import Beginnings, Distinct, share_prefixes
 
 T = TypeVar("T")
 
@@ -61,6 +61,20 @@ class Batch:
     """The tokens that go through the model, where trajectories share their beginnings"""
     older: Tensor | None = None
     """[A] whether weights before the last update sampled the action token; None where none was"""
+
+    @property
+    def computed(self) -> int:
+        """Tokens that go through the model"""
+        return (self.distinct or self).token_ids.numel()
+
+    @property
+    def pairs(self) -> int:
+        """Queries times the keys that each sees"""
+        queries, keys = self.lengths, self.lengths
+        if self.distinct is not None:
+            packing = self.distinct.packing
+            queries, keys = torch.tensor(packing.sizes), torch.tensor((packing.of_keys or packing).sizes)
+        return int((queries * keys - queries * (queries - 1) // 2).sum())
 
     @property
     def targets(self) -> Tensor:
@@ -109,7 +123,7 @@ class Batch:
 
     def sharing(self, fill: int = 0) -> Batch:
         """The batch with common beginnings of trajectories to be computed once, where that saves enough."""
-        return replace(self, distinct=share_prefixes(self.token_ids, self.lengths, fill=fill))
+        return replace(self, distinct=share_prefixes(self.token_ids, self.lengths, self.rows, fill=fill))
 
     def filled(self, step: int, most: int) -> Batch:
         """The batch with tokens and rows in multiples of `step` (tokens up to `most` where that is less): few shapes.
@@ -160,24 +174,20 @@ class Batch:
         only: Collection[int] | None = None,
         alike: bool = False,
     ) -> list[list[int]]:
-        """Trajectories (all, or `only` some) put together to at most so many tokens, longest units first; a unit longer
-        than that goes alone. Units that begin `alike` come one after the other, so that more of them share it.
+        """Trajectories (all, or `only` some) put together to at most so many tokens; a longer unit goes alone.
 
-        A ratio pooled per role needs whole rollouts together; any other loss takes whole trajectories.
+        With `alike`, what trajectories of a bin begin with alike counts once (`sharing`), and those that begin alike
+        come one after the other. Otherwise the longest units come first. A ratio pooled per role needs whole rollouts
+        together; any other loss takes whole trajectories.
         """
         if max_tokens < 1:
             raise UsageError(f"a micro-batch of {max_tokens} tokens cannot hold anything")
-        lengths = self.lengths.tolist()
         units = self._units(whole, only)
-        openings = self._openings([unit[0] for unit in units]) if alike else [b""] * len(units)
-        of_opening: dict[bytes, int] = {}
-        for unit, opening in zip(units, openings, strict=True):
-            of_opening[opening] = of_opening.get(opening, 0) + sum(lengths[i] for i in unit)
-        places = {opening: at for at, opening in enumerate(sorted(of_opening, key=lambda o: -of_opening[o]))}
-        order = sorted(zip(units, openings, strict=True), key=lambda u: (places[u[1]], -sum(lengths[i] for i in u[0])))
+        if alike:
+            return self._bins_alike(units, max_tokens)
+        sizes = [int(self.lengths[unit].sum()) for unit in units]
         bins: list[tuple[int, list[int]]] = []
-        for unit, _ in order:
-            size = sum(lengths[i] for i in unit)
+        for size, unit in sorted(zip(sizes, units, strict=True), key=lambda pair: -pair[0]):
             room = next((b for b, (used, _) in enumerate(bins) if used + size <= max_tokens), None)
             if room is None:
                 bins.append((size, list(unit)))
@@ -185,10 +195,19 @@ class Batch:
                 bins[room] = (bins[room][0] + size, bins[room][1] + unit)
         return [chosen for _, chosen in bins]
 
-    def _openings(self, trajectories: Sequence[int]) -> list[bytes]:
-        """What trajectories begin with, as far as it must be alike to be shared; nothing for short ones."""
-        ids, starts, lengths = self.token_ids.cpu().numpy(), self.cu_seqlens.tolist(), self.lengths.tolist()
-        return [ids[starts[n] : starts[n] + SHORTEST].tobytes() if lengths[n] > SHORTEST else b"" for n in trajectories]
+    def _bins_alike(self, units: Sequence[list[int]], max_tokens: int) -> list[list[int]]:
+        beginnings = Beginnings(self.token_ids.cpu(), self.lengths)
+        bins: list[list[int]] = []
+        inside: list[int] = []  # the ranks of the last bin's trajectories
+        used = 0
+        for unit in sorted(units, key=lambda unit: beginnings.ranks[unit[0]]):
+            size, joined = beginnings.join(unit, inside)
+            if not bins or used + size > max_tokens:
+                bins.append([])
+                used, (size, joined) = 0, beginnings.join(unit, [])
+            bins[-1] += unit
+            inside, used = joined, used + size
+        return bins
 
     def _units(self, whole: Literal["trajectory", "rollout"], only: Collection[int] | None) -> list[list[int]]:
         """Groups of trajectories that must not be separated."""

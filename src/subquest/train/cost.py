@@ -1,4 +1,4 @@
-"""An estimate of what a step costs: tokens, memory of each GPU, seconds.
+"""What a step costs: its operations counted (`Meter`), and an estimate of tokens, memory of each GPU and seconds.
 
 The formulas count what the code does; three efficiencies turn counts into seconds. They were measured on one H200 with
 SmolLM2-135M (`subquest bench train`, `subquest bench rollout`; docs/scale.md has the runs) and are also used for
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..engine.torch.architecture import Architecture
 from ..errors import UsageError
 from .lora import MERGED_UP_TO
 from .recipe import Recipe
@@ -34,6 +35,10 @@ class Shape(NamedTuple):
     inner: int
     vocabulary: int
     tied: bool
+
+    @classmethod
+    def of(cls, a: Architecture) -> Shape:
+        return cls(a.layers, a.width, a.heads, a.kv_heads, a.head_size, a.inner, a.vocabulary, a.tied)
 
     @property
     def body(self) -> int:
@@ -61,6 +66,49 @@ class Shape(NamedTuple):
         queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
         layer = 4 * self.width + 2 * queries + 2 * keys + 4 * self.inner
         return self.layers * self.width + layer if checkpointing else self.layers * layer
+
+
+def operations(
+    shape: Shape, tokens: float, pairs: float, rows: float, *, rank: int, backward: bool, again: bool = False
+) -> float:
+    """Multiplications and additions of one pass over so many tokens, with so many pairs of a query and a key that it
+    sees, of which `rows` go through the output layer and the last layer's second half.
+
+    The way back takes as much for what the slopes go through, and as much again for the gradient of a matrix; that of a
+    frozen one is not computed, unless its adapter is merged. `again` is checkpointing's second way forward.
+    """
+    whole = not rank or shape.width <= MERGED_UP_TO  # the gradient of whole matrices is computed
+    forward = 1 + (again and backward)
+    queries = shape.heads * shape.head_size
+    last = shape.width * (queries + 3 * shape.inner)  # parameters that only the rows go through
+    body = 2 * (shape.body * tokens - last * (tokens - rows)) * (forward + backward * (2 if whole else 1))
+    thin = 0 if whole else 2 * shape.adapter(rank) * tokens * (forward + 2 * backward)
+    attention = 4 * shape.layers * queries * pairs * (forward + 2.5 * backward)
+    output = 2 * shape.vocabulary * shape.width * rows * (1 + backward * (2 if rank else 3))
+    return body + thin + attention + output
+
+
+class Meter:
+    """What went through a model since the last reading."""
+
+    def __init__(self, shape: Shape, rank: int) -> None:
+        self._shape, self._rank = shape, rank
+        self._learned = self._passed = self._operations = 0.0
+
+    def count(self, tokens: int, pairs: int, rows: int, *, backward: bool, again: bool) -> None:
+        if backward:
+            self._learned += tokens
+        else:
+            self._passed += tokens
+        self._operations += operations(
+            self._shape, tokens, pairs, rows, rank=self._rank, backward=backward, again=again
+        )
+
+    def read(self) -> dict[str, float]:
+        """Tokens with and without gradients, and 1e12 operations; then it counts from zero."""
+        found = {"computed": self._learned, "computed_before": self._passed, "tflop": self._operations / 1e12}
+        self._learned = self._passed = self._operations = 0.0
+        return found
 
 
 SHAPES: Mapping[str, Shape] = {
@@ -158,18 +206,15 @@ def _rollout_seconds(recipe: Recipe, shape: Shape, load: Workload, written: floa
 
 
 def _update_operations(recipe: Recipe, shape: Shape, load: Workload, tokens: float, written: float) -> float:
-    """Multiplications and additions of the update: passes over all tokens, over attention, over the output layer."""
+    """Multiplications and additions of the update: the passes before it, and its own."""
     loss = recipe.objective
     reference = 1 if loss.kl else 0
     old = 1 if recipe.optimiser.minibatches > 1 or recipe.rollout.overlap else 0
-    again = 1 if recipe.model.checkpointing else 0
-    whole = not recipe.model.rank or shape.width <= MERGED_UP_TO  # the gradient of whole matrices is computed
-    forward = 1 + reference + old + again
-    body = 2 * shape.body * tokens * (forward + (2 if whole else 1))
-    context = load.packed / load.trajectories
-    attention = 2 * shape.layers * shape.heads * shape.head_size * context * tokens * (forward + 2.5)
-    output = 2 * shape.vocabulary * shape.width * written * (3 + reference + old + (0 if recipe.model.rank else 1))
-    return body + attention + output
+    pairs = tokens * load.packed / load.trajectories / 2
+    before = operations(shape, tokens, pairs, written, rank=recipe.model.rank, backward=False)
+    again = recipe.model.checkpointing
+    own = operations(shape, tokens, pairs, written, rank=recipe.model.rank, backward=True, again=again)
+    return (reference + old) * before + own
 
 
 def table(cost: Cost, gpus: int) -> str:

@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 T = TypeVar("T")
 
 SUMMED = frozenset(
-    {"completion_tokens", "packed", "tokens", "drawn", "learned_tokens"}
+    {"completion_tokens", "packed", "tokens", "drawn", "learned_tokens", "computed", "computed_before", "tflop"}
     | {"tokens_s_rollout", "tokens_s_update", "tokens_per_second"}
 )
 """Figures that add up over processes."""

@@ -8,9 +8,7 @@ policies clipped at 3e-4 needs: half-precision products are accumulated and retu
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -20,8 +18,6 @@ from ..errors import UsageError
 
 CHUNK_LOGITS = 1 << 27
 """Logits held at once, at most: 512 MB in float32."""
-KERNELS = False
-"""Whether a GPU computes with `logprob_kernels`. Off until both ways have been timed (`subquest bench logprobs`)."""
 
 
 class TokenLogprobs(NamedTuple):
@@ -71,7 +67,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     return a @ b if a.dtype == torch.float32 else torch.mm(a, b, out_dtype=torch.float32)
 
 
-def rows_of(
+def _fill_rows(
     logits: Tensor,
     targets: Tensor,
     scale: float,
@@ -91,7 +87,7 @@ def rows_of(
         entropies.copy_(-torch.linalg.vecdot(log_p.exp(), log_p))
 
 
-def slopes_of(
+def _slopes(
     logits: Tensor,
     targets: Tensor,
     scale: float,
@@ -112,15 +108,6 @@ def slopes_of(
     slope = on_entropies[:, None] * scale
     z = torch.addcmul(upstream + slope * (entropies - normalisers)[:, None], slope, z)
     return p.mul_(z).scatter_add_(1, targets[:, None], -upstream).to(dtype)
-
-
-def _operations(hidden: Tensor) -> ModuleType:
-    """The module with `rows_of` and `slopes_of`."""
-    if not (KERNELS and hidden.is_cuda):
-        return sys.modules[__name__]
-    from . import logprob_kernels
-
-    return logprob_kernels
 
 
 class _ChunkedLogprobs(torch.autograd.Function):
@@ -145,11 +132,10 @@ class _ChunkedLogprobs(torch.autograd.Function):
         logprobs = torch.empty(n, dtype=torch.float32, device=hidden.device)
         normaliser = torch.empty_like(logprobs)
         spread = torch.zeros_like(logprobs)
-        rows = _operations(hidden).rows_of
         for start in range(0, n, chunk):
             part = slice(start, start + chunk)
             z = _logits(hidden[part], work, bias)
-            rows(z, targets[part], scale, logprobs[part], normaliser[part], spread[part], entropy=entropy)
+            _fill_rows(z, targets[part], scale, logprobs[part], normaliser[part], spread[part], entropy=entropy)
             del z
         ctx.save_for_backward(hidden, weight, bias, targets, normaliser, spread)
         ctx.scale, ctx.chunk = scale, chunk
@@ -167,7 +153,6 @@ class _ChunkedLogprobs(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
         grad_weight = torch.zeros_like(weight, dtype=torch.float32) if needs_weight else None
         grad_bias = torch.zeros_like(bias, dtype=torch.float32) if needs_bias else None
-        slopes = _operations(hidden).slopes_of
         for start in range(0, hidden.shape[0], ctx.chunk):
             part = slice(start, start + ctx.chunk)
             z = _logits(hidden[part], work, bias)
@@ -176,7 +161,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
             # a bias sums over the rows, in full precision
             dtype = work.dtype if grad_bias is None else torch.float32
             given = targets[part], ctx.scale, normaliser[part], spread[part], on_logprobs[part], spreads, dtype
-            grad = slopes(z, *given)
+            grad = _slopes(z, *given)
             del z
             states = hidden[part].to(work.dtype)
             if factor is not None:

@@ -14,6 +14,7 @@ from torch.autograd.graph import increment_version
 from .batch import Batch
 from .distributed import ALONE, Ranks, average_gradients, count_of, whole
 from .loss import Aggregation, Loss, LossSettings, importance, policy_loss, sft_loss, summary
+from .operations import to_device
 from .policy import Policy
 from .recipe import OptimiserPart
 
@@ -200,7 +201,7 @@ class Optimiser:
 def select_for(part: Batch, vector: Tensor) -> Tensor:
     """The entries of a vector over the whole batch's action tokens that belong to one part."""
     assert part.places is not None
-    return vector[part.places].to(part.rows.device)
+    return to_device(vector[part.places], part.rows.device)
 
 
 def micro_batch_unit(loss: LossSettings) -> Literal["trajectory", "rollout"]:

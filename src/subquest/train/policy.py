@@ -21,12 +21,13 @@ from ..engine.torch.architecture import Architecture
 from ..engine.torch.loader import Source
 from ..errors import DataError
 from .batch import Batch
+from .cost import Meter, Shape
 from .distributed import is_sharded, whole
 from .logprobs import TokenLogprobs, token_logprobs
 from .lora import LoraLinear, LoraSettings, adapter_of, lora_layers
 from .lora_products import Beside
 from .merged_weights import ALONE, Merged, Product, Products
-from .operations import Packing, attend, rotate_heads, swiglu
+from .operations import Packing, Repeated, attend, rotate_heads, swiglu
 
 
 class RMSNorm(nn.Module):
@@ -58,10 +59,12 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(a.head_size, a.epsilon) if a.qk_norm else None
         self.k_norm = RMSNorm(a.head_size, a.epsilon) if a.qk_norm else None
 
-    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, products: Products) -> Tensor:
+    def forward(
+        self, x: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, products: Products, rows: Tensor | None
+    ) -> Tensor:
         q, k, v = self._heads(x, rotary, products.qkv)
-        attended = attend(q, k, v, packing, self.softmax_scale)
-        out: Tensor = (products.o or self.o_proj)(attended.flatten(-2))
+        attended = attend(q, k, v, packing, self.softmax_scale).flatten(-2)
+        out: Tensor = (products.o or self.o_proj)(_chosen(attended, rows))
         return out
 
     def _split(self, x: Tensor) -> Tensor:
@@ -102,10 +105,26 @@ class Layer(nn.Module):
         self.input_layernorm = RMSNorm(a.width, a.epsilon)
         self.post_attention_layernorm = RMSNorm(a.width, a.epsilon)
 
-    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, products: Products) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), rotary, packing, products)
+    def forward(
+        self,
+        x: Tensor,
+        rotary: tuple[Tensor, Tensor],
+        packing: Packing,
+        products: Products,
+        rows: Tensor | None = None,
+    ) -> Tensor:
+        """With `rows`, only the states of these are computed, from the keys and values of all."""
+        attended = self.self_attn(self.input_layernorm(x), rotary, packing, products, rows)
+        x = _chosen(x, rows) + attended
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x), products)
         return out
+
+
+def _chosen(x: Tensor, rows: Tensor | None) -> Tensor:
+    if rows is None:
+        return x
+    found: Tensor = Repeated.apply(x, rows)  # type: ignore[no-untyped-call]
+    return found
 
 
 class Decoder(nn.Module):
@@ -144,6 +163,7 @@ class Policy(nn.Module):
         if a.tied:
             self.lm_head.weight = self.model.embed_tokens.weight
         self.dtype, self.checkpointing, self.lora = dtype, checkpointing, lora
+        self.meter = Meter(Shape.of(a), lora.rank if lora else 0)
         self._kept: dict[str, Tensor] = {}
         self._wide: dict[str, Beside] = {}
         self.load_base(source.state)
@@ -206,8 +226,9 @@ class Policy(nn.Module):
             return None
         return Merged(list(self.model.layers), self.dtype, self._wide) or None
 
-    def hidden(self, batch: Batch, merged: Merged | None = None) -> Tensor:
-        """States of the last layer, one per token of the packed batch, or per distinct one where it has those."""
+    def hidden(self, batch: Batch, merged: Merged | None = None, rows: Tensor | None = None) -> Tensor:
+        """States of the last layer, one per token of the packed batch, or per distinct one where it has those. With
+        `rows` they are those of these tokens alone: the last layer computes nothing else."""
         distinct = batch.distinct
         packing = distinct.packing if distinct else Packing.of(batch.lengths, batch.token_ids.device)
         positions = distinct.positions if distinct else batch.position_ids
@@ -216,11 +237,13 @@ class Policy(nn.Module):
         products: Iterable[Products] = merged.products() if merged is not None else repeat(ALONE)
         x: Tensor = self.model.embed_tokens(token_ids).to(self.dtype)
         with torch.autocast(x.device.type, self.dtype, enabled=self.lora is None and self.dtype != torch.float32):
-            for layer, of_layer in zip(self.model.layers, products, strict=False):
+            last = len(self.model.layers) - 1
+            for n, (layer, of_layer) in enumerate(zip(self.model.layers, products, strict=False)):
+                given = x, rotary, packing, of_layer, rows if n == last else None
                 if self.checkpointing and torch.is_grad_enabled():
-                    x = checkpoint(layer, x, rotary, packing, of_layer, use_reentrant=False)
+                    x = checkpoint(layer, *given, use_reentrant=False)
                 else:
-                    x = layer(x, rotary, packing, of_layer)
+                    x = layer(*given)
             normed: Tensor = self.model.norm(x)
             return normed
 
@@ -228,9 +251,16 @@ class Policy(nn.Module):
         self, batch: Batch, *, temperature: float = 1.0, entropy: bool = False, merged: Merged | None = None
     ) -> TokenLogprobs:
         """Log-probs of the batch's action tokens, with the effective weights from `merge` if given."""
-        rows = batch.distinct.where[batch.rows] if batch.distinct else batch.rows
-        states = self.hidden(batch, merged).index_select(0, rows)
-        return token_logprobs(states, self.lm_head.weight, batch.targets, temperature=temperature, entropy=entropy)
+        distinct = batch.distinct
+        rows, targets = (distinct.rows, distinct.targets) if distinct else (batch.rows, batch.targets)
+        states = self.hidden(batch, merged, rows)
+        found = token_logprobs(states, self.lm_head.weight, targets, temperature=temperature, entropy=entropy)
+        backward = torch.is_grad_enabled()
+        self.meter.count(batch.computed, batch.pairs, rows.numel(), backward=backward, again=self.checkpointing)
+        if distinct is None:
+            return found
+        spread = found.entropy
+        return TokenLogprobs(found.logprobs[distinct.actions], None if spread is None else spread[distinct.actions])
 
     def trained(self) -> dict[str, nn.Parameter]:
         """The parameters that an optimiser changes, by name."""

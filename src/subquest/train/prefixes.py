@@ -1,14 +1,18 @@
 """What trajectories of a packed row begin with alike goes through the model once.
 
-The contexts of a role open with the same instructions and worked examples, often most of their tokens. In a causal
-model their states depend on nothing that follows, so one copy serves all: each trajectory's own tokens attend to the
-shared keys and values and then to their own. Losses and gradients are those of the whole row.
+The contexts of a role open with the same instructions and worked examples, often most of their tokens; rollouts of one
+question often go on alike, with the same task and the same documents. So the trajectories form a tree of common
+beginnings. In a causal model the states of a beginning depend on nothing that follows, so one copy serves all: the
+tokens after a branch attend to the keys and values on the way to it and then to their own. Losses and gradients are
+those of the whole row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,8 +21,8 @@ from torch import Tensor
 
 from .operations import Packing, to_device
 
-SHORTEST = 256
-"""Tokens that trajectories must have in common for sharing to be worth it."""
+SHORTEST = 32
+"""Tokens that a stretch of the tree must have to be shared: each stretch gathers the keys before it once more."""
 LEAST_SAVED = 0.2
 """Share of a row's tokens that must be saved."""
 
@@ -36,72 +40,116 @@ class Distinct:
     where: Tensor
     """[T] the distinct token that stands for each token of the row"""
     packing: Packing
+    rows: Tensor
+    """[B] the distinct tokens that predict an action, once for each action that follows one"""
+    targets: Tensor
+    """[B] that action"""
+    actions: Tensor
+    """[A] the entry of `rows` for each action token of the row"""
 
     def to(self, device: torch.device | str) -> Distinct:
         token_ids, positions, where = (to_device(t, device) for t in (self.token_ids, self.positions, self.where))
-        return Distinct(token_ids, positions, where, self.packing.to(device))
+        rows, targets, actions = (to_device(t, device) for t in (self.rows, self.targets, self.actions))
+        return Distinct(token_ids, positions, where, self.packing.to(device), rows, targets, actions)
 
 
-def share_prefixes(token_ids: Tensor, lengths: Tensor, *, fill: int = 0) -> Distinct | None:
-    """The distinct tokens of a row; None where sharing saves too little. Both tensors must be on the CPU.
+class Beginnings:
+    """How much the trajectories of a packed row have in common: sorted, each is most alike to its neighbours."""
 
-    With `fill` their number is padded to a multiple of it with a trajectory that nothing is read from.
+    def __init__(self, token_ids: Tensor, lengths: Tensor) -> None:
+        """Both tensors must be on the CPU."""
+        self.row, self.sizes = token_ids.numpy(), lengths.numpy()
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        spelled = self.row.astype(">u4")  # bytes in the order of the numbers
+        texts = [spelled[start : start + size].tobytes() for start, size in zip(self.starts, self.sizes, strict=True)]
+        self.order = sorted(range(len(texts)), key=texts.__getitem__)
+        """The trajectories as a dictionary would list them."""
+        self.ranks = np.argsort(self.order)
+        """The place of each trajectory in that order."""
+        self.common = np.array([0, *(self._common(a, b) for a, b in pairwise(self.order))])
+        """Tokens that each trajectory in the order has in common with the one before it."""
+
+    def _common(self, a: int, b: int) -> int:
+        """How many tokens two trajectories begin with alike; each keeps one of its own."""
+        size = int(min(self.sizes[a], self.sizes[b])) - 1
+        differs = self.row[self.starts[a] :][:size] != self.row[self.starts[b] :][:size]
+        return int(differs.argmax()) if differs.any() else size
+
+    def join(self, trajectories: Sequence[int], others: Sequence[int]) -> tuple[int, list[int]]:
+        """The tokens, at most, that trajectories add to others, and the ranks of all. `others` are ranks too; both are
+        sorted."""
+        ranks, size = list(others), 0
+        for trajectory in trajectories:
+            rank = int(self.ranks[trajectory])
+            at = bisect(ranks, rank)
+            before = self.common[ranks[at - 1] + 1 : rank + 1].min() if at else 0
+            after = self.common[rank + 1 : ranks[at] + 1].min() if at < len(ranks) else 0
+            size += int(self.sizes[trajectory]) - max(0, int(max(before, after)) - SHORTEST + 1)
+            ranks.insert(at, rank)
+        return size, ranks
+
+
+def share_prefixes(token_ids: Tensor, lengths: Tensor, rows: Tensor, *, fill: int = 0) -> Distinct | None:
+    """The distinct tokens of a row; None where sharing saves too little. All tensors must be on the CPU; `rows` are the
+    positions whose next token is an action.
+
+    With `fill` the numbers of tokens and of rows are padded to multiples of it, with a trajectory that nothing is read
+    from.
     """
-    row, sizes = token_ids.numpy(), lengths.numpy()
-    starts = np.cumsum(sizes) - sizes
-    groups = _groups(row, starts, sizes)
-    saved = sum((len(members) - 1) * common for members, common in groups)
-    if saved < LEAST_SAVED * len(row):
+    tree = _Tree(Beginnings(token_ids, lengths))
+    if tree.size > (1 - LEAST_SAVED) * token_ids.numel():
         return None
-    shared = {n: (at, common) for at, (members, common) in enumerate(groups) for n in members}
-    tokens: list[Array] = []
-    positions: list[Array] = []
-    keys: list[Array] = []
-    where = np.empty(len(row), np.int64)
-    size = 0
+    if fill and tree.size % fill:
+        tree.add(np.zeros(-tree.size % fill, tree.row.dtype), tree.nothing)
+    packing = replace(
+        Packing.of(torch.tensor([len(ids) for ids in tree.tokens])),
+        keys=torch.from_numpy(np.concatenate(tree.keys)),
+        of_keys=Packing.of(torch.tensor([len(k) for k in tree.keys])),
+    )
+    tokens, positions = (torch.from_numpy(np.concatenate(parts)) for parts in (tree.tokens, tree.positions))
+    where = torch.from_numpy(tree.where)
+    span = int(token_ids.max()) + 1
+    pairs, actions = torch.unique(where[rows] * span + token_ids[rows + 1], return_inverse=True)
+    if fill and len(pairs) % fill:
+        pairs = torch.cat([pairs, pairs[-1:].expand(-len(pairs) % fill)])
+    return Distinct(tokens, positions, where, packing, pairs // span, pairs % span, actions)
 
-    def add(ids: Array, first: int, seen: Array) -> Array:
-        """Add queries from the position `first` on, with the keys they see before their own; returns their places."""
-        nonlocal size
-        places = np.arange(size, size + len(ids))
-        tokens.append(ids)
-        positions.append(np.arange(first, first + len(ids)))
-        keys.append(np.concatenate([seen, places]))
-        size += len(ids)
+
+class _Tree:
+    """The stretches of the tree, one after the other: each is a sequence of queries with the keys that it sees."""
+
+    def __init__(self, of: Beginnings) -> None:
+        self._of, self.row = of, of.row
+        self.tokens: list[Array] = []
+        self.positions: list[Array] = []
+        self.keys: list[Array] = []
+        self.where = np.empty(len(of.row), np.int64)
+        self.size = 0
+        self.nothing = np.zeros(0, np.int64)
+        self._branch(0, len(of.order), self.nothing)
+
+    def add(self, ids: Array, seen: Array) -> Array:
+        """Add a stretch behind tokens at the places `seen`; returns the places of all of them."""
+        places = np.concatenate([seen, np.arange(self.size, self.size + len(ids))])
+        self.tokens.append(ids)
+        self.positions.append(np.arange(len(seen), len(places)))
+        self.keys.append(places)
+        self.size += len(ids)
         return places
 
-    none = np.zeros(0, np.int64)
-    begun = [add(row[starts[members[0]] :][:common], 0, none) for members, common in groups]
-    for n, (start, length) in enumerate(zip(starts, sizes, strict=True)):
-        group, common = shared.get(n, (-1, 0))
-        seen = begun[group] if common else none
-        where[start : start + common] = seen
-        where[start + common : start + length] = add(row[start + common : start + length], common, seen)
-    if fill and size % fill:
-        add(np.zeros(-size % fill, row.dtype), 0, none)
-    queries = torch.tensor([len(ids) for ids in tokens])
-    packing = replace(
-        Packing.of(queries),
-        keys=torch.from_numpy(np.concatenate(keys)),
-        of_keys=Packing.of(torch.tensor([len(k) for k in keys])),
-    )
-    flat: Callable[[list[Array]], Tensor] = lambda parts: torch.from_numpy(np.concatenate(parts))  # noqa: E731
-    return Distinct(flat(tokens), flat(positions), torch.from_numpy(where), packing)
+    def _branch(self, first: int, end: int, seen: Array) -> None:
+        """Add the trajectories from `first` to `end` in the order, which all begin with what was `seen`."""
+        of = self._of
+        for low, high in self._alike(first, end, len(seen) + SHORTEST):
+            trajectory = of.order[low]
+            start, size = of.starts[trajectory], of.sizes[trajectory]
+            if high - low == 1:
+                self.where[start : start + size] = self.add(of.row[start + len(seen) : start + size], seen)
+            else:
+                common = of.common[low + 1 : high].min()
+                self._branch(low, high, self.add(of.row[start + len(seen) : start + common], seen))
 
-
-def _groups(row: Array, starts: Array, sizes: Array) -> list[tuple[list[int], int]]:
-    """Trajectories that begin alike, and how many tokens a group has in common. Each keeps a token of its own."""
-    alike: dict[bytes, list[int]] = {}
-    for n, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        if size > SHORTEST:
-            alike.setdefault(row[start : start + SHORTEST].tobytes(), []).append(n)
-    found = []
-    for members in alike.values():
-        first = row[starts[members[0]] :]
-        common = int(sizes[members].min()) - 1
-        for n in members[1:]:
-            differs = np.flatnonzero(first[:common] != row[starts[n] : starts[n] + common])
-            common = int(differs[0]) if len(differs) else common
-        if len(members) > 1:
-            found.append((members, common))
-    return found
+    def _alike(self, first: int, end: int, least: int) -> Iterator[tuple[int, int]]:
+        """Runs of trajectories in the order that have at least so many tokens in common."""
+        cuts = [first, *(first + 1 + np.flatnonzero(self._of.common[first + 1 : end] < least)).tolist(), end]
+        yield from pairwise(cuts)

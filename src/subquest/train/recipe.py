@@ -109,14 +109,20 @@ class OptimiserPart(Record):
     """Largest gradient norm."""
     minibatches: Positive = 1
     """Optimiser steps taken on each batch of rollouts."""
+    old_logprobs: Literal["trainer", "engine"] = "trainer"
+    """Where the old policy's log-probs come from at the second mini-batch and those after it: a pass of the trainer
+    before the first update, or what the rollout engine computed while sampling, which saves that pass and differs from
+    it by rounding (the figure `mismatch`)."""
     batch: Positive = 64
     """Episodes an optimiser step (SFT)."""
     epochs: AboveZero = 1.0
     """Passes over the traces (SFT); `steps` counts where it is smaller."""
     micro_tokens: Positive = 32_768
-    """Tokens that go through the model at once."""
+    """Tokens that go through the model at once, which decides the memory of an update. What trajectories begin with
+    alike counts once (`share_prompts`)."""
     share_prompts: bool = True
-    """Compute what trajectories of a micro-batch begin with alike, such as a role's instructions, once; exact."""
+    """Compute what trajectories of a micro-batch begin with alike, such as a role's instructions, or the same task and
+    documents in several rollouts of a question, once; exact."""
     skip_flat: bool = False
     """Leave trajectories with the advantage zero (groups without spread) out of the update. The policy gradient stays
     the same; KL term and entropy bonus are then those of the other trajectories. A loss with neither term leaves them
@@ -310,6 +316,12 @@ def _check_rl(recipe: Recipe) -> None:
         raise ConfigError("rollout.temperature = 0: greedy rollouts are all alike and cannot be learnt from")
     if rollout.group == 1:
         raise ConfigError("rollout.group = 1: rollouts are compared with others of their question; give 2 or more")
+    older = "ahead" if rollout.ahead else "overlap" if rollout.overlap else ""
+    if older and recipe.optimiser.old_logprobs == "engine":
+        raise ConfigError(
+            f"rollout.{older} samples with older weights, whose log-probs are not those before the update: leave out"
+            ' optimiser.old_logprobs = "engine"'
+        )
     if rollout.ahead and (rollout.overlap or rollout.dynamic):
         other = "overlap" if rollout.overlap else "dynamic"
         raise ConfigError(f"rollout.ahead and rollout.{other} exclude each other: leave one of them out")

@@ -157,7 +157,7 @@ class RLTrainer(Trainer):
         only = [self._teaching(b) for b in batches]
         # The old policy is the one before the first update on this batch of rollouts, so at that update its log-probs
         # are the update's own, detached.
-        old = [self._logprobs(b, o) if n else None for n, (b, o) in enumerate(zip(batches, only, strict=True))]
+        old = [self._old(b, o) if n else None for n, (b, o) in enumerate(zip(batches, only, strict=True))]
         figures: dict[str, float] = {"mismatch": 0.0}
         older = sum(int(b.older.sum()) for b in batches if b.older is not None)
         cap = self.recipe.rollout.importance_cap if older or self.recipe.rollout.ahead else None
@@ -181,6 +181,7 @@ class RLTrainer(Trainer):
                     figures[name] = max(figures.get(name, 0.0), value)
                 else:  # tokens add up over the mini-batches, everything else is their mean
                     figures[name] = figures.get(name, 0.0) + value / (1 if name in SUMMED else len(batches))
+        figures |= self.policy.meter.read()
         figures["skipped"] = 1 - figures["packed"] / sum(b.token_ids.numel() for b in batches)
         figures["clip_fraction"] = sum(figures[f"clipped_{side}"] for side in ("low", "high", "dual"))
         figures["learning_rate"] = self.optimiser.schedule.rate(self.optimiser.step_count - 1)
@@ -194,6 +195,14 @@ class RLTrainer(Trainer):
         """
         exact = not (self.loss.kl or self.loss.entropy)
         return batch.teaching(whole=micro_batch_unit(self.loss)) if exact or self.recipe.optimiser.skip_flat else None
+
+    def _old(self, batch: Batch, only: Sequence[int] | None) -> torch.Tensor:
+        """Log-probs before the first update on these rollouts."""
+        if self.recipe.optimiser.old_logprobs == "trainer":
+            return self._logprobs(batch, only)
+        if batch.behaviour is None:
+            raise ConfigError('optimiser.old_logprobs = "engine" needs a rollout engine that gives log-probs')
+        return batch.behaviour
 
     def _logprobs(self, batch: Batch, only: Sequence[int] | None) -> torch.Tensor:
         return logprobs_of(
