@@ -5,8 +5,8 @@
 
 Ten questions are asked with `--style report`. For each:
 
-    supported   share of the sentences whose quotes stand in the files as cited and, by rules other than those that the
-                writer uses (`judge.rules.invents_facts`), hold all names and numbers of the sentence
+    supported   share of the sentences whose quotes stand in the files as cited and state the sentence, by the writer's
+                rules (`runtime.sentence_check`) and by the judge's (`judge.rules.invents_facts`); or that are a quote
     judged      the same by a model (`--judge`)
     coverage    share of the expected facts that some sentence states: all words of the fact in one sentence
     dropped     sentences that the model wrote and that the writer dropped, because no quote supports them
@@ -46,14 +46,19 @@ def cited_sentences(episode: Any) -> list[tuple[str, list[Any]]]:
 
 
 def is_supported(sentence: str, quotes: Sequence[Any], files: str) -> bool:
-    """Whether quotes stand in the files and hold what a sentence says, by the judge's rule for notes."""
+    """Whether quotes stand in the files and state what a sentence says, or are the sentence."""
     from subquest.judge.cases import StepCase
     from subquest.judge.rules import invents_facts
+    from subquest.runtime import sentence_check
 
     if not quotes or any(" ".join(quote.quote.split()) not in files for quote in quotes):
         return False
+    if any(" ".join(quote.quote.split()) in " ".join(sentence.split()) for quote in quotes):
+        return True
     documents = " ".join(f"{quote.title}. {quote.quote}" for quote in quotes)
-    return not invents_facts(StepCase("filter", "", "", (), sentence, sentence, documents=documents))
+    return sentence_check.is_supported(sentence, quotes) and not invents_facts(
+        StepCase("filter", "", "", (), sentence, sentence, documents=documents)
+    )
 
 
 async def measure(args: argparse.Namespace) -> dict[str, Any]:

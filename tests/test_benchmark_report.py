@@ -1,5 +1,6 @@
 """`subquest bench report`: its figures, computed by hand for a scripted model over the benchmark's own folder."""
 
+import importlib
 import json
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import pytest
 
 from subquest.cli import main
 from subquest.models import smollm2_path
+from subquest.record import Evidence
+
+from .runtime.support_cases import CITED
 
 SCRIPT = [
     ("outliner", "Building: Who dug Tessaly Harbour?\nAirport: How long is the runway of Quillon?"),
@@ -34,6 +38,17 @@ def test_figures_of_one_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (row["sections"], row["sentences"], row["supported"], row["dropped"]) == (2, 1, 1, 1)
     assert found["ratios"]["coverage"] == pytest.approx(2 / 6)  # the years, and the engineer
     assert found["ratios"]["dropped"] == 0.5
+
+
+def test_what_counts_as_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong sentences whose names and numbers all stand in the quote do not count; a quote itself does."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    measure = importlib.import_module("report").is_supported
+    judged = [(c, measure(c.sentence, [Evidence("d", c.title, c.quote)], c.quote)) for c in CITED]
+    assert all(supported for c, supported in judged if c.right)
+    assert sum(supported for c, supported in judged if not c.right) <= 1
+    assert measure(CITED[0].quote, [Evidence("d", CITED[0].title, CITED[0].quote)], CITED[0].quote)
+    assert not measure(CITED[0].quote, [Evidence("d", CITED[0].title, CITED[0].quote)], "another file")
 
 
 @pytest.mark.slow

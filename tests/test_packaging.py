@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,22 @@ def test_the_bundle_loads_nothing_from_elsewhere() -> None:
         "http://www.w3.org/1999/xhtml",
         "http://localhost:11434/v1",  # shown in the empty field for an address
     }
+
+
+def test_the_bundle_is_what_its_sources_build() -> None:
+    """`make web` notes what it read and wrote; an edit on either side alone shows here."""
+    static, web = ROOT / "src" / "subquest" / "serve" / "static", ROOT / "web"
+    lines = [line.split("  ") for line in (static / "digests.txt").read_text().splitlines()]
+    noted = {name: digest for digest, name in lines}
+    stale = [
+        name
+        for name, digest in noted.items()
+        if sha256(((ROOT if name.startswith("web/") else static) / name).read_bytes()).hexdigest() != digest
+    ]
+    assert stale == [], "run `make web` and commit what it writes"
+    sources = {f"web/{path.relative_to(web).as_posix()}" for path in (web / "src").rglob("*") if path.is_file()}
+    assert sources <= noted.keys()
+    assert {"assets/app.js", "assets/app.css"} <= noted.keys()
 
 
 def test_the_lock_file_of_the_page_is_complete_and_names_no_registry() -> None:

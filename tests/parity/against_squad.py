@@ -16,6 +16,7 @@ from subquest.metrics import exact_match, f1
 from .ledger import Ledger
 
 PAIRS = 10_000
+"""Unless the command names another number."""
 WORDS = [
     "the",
     "a",
@@ -91,10 +92,10 @@ def text(r: random.Random) -> str:
     return r.choice([" ", "  ", "\n"]).join(r.choice(WORDS) for _ in range(r.randrange(7)))
 
 
-def main() -> int:
+def main(pairs: int = PAIRS) -> int:
     r = random.Random(7)
     ledger = Ledger("torchmetrics SQuAD")
-    for n in range(PAIRS):
+    for n in range(pairs):
         gold = [text(r) for _ in range(r.randint(1, 3))]
         words = r.choice(gold).split()
         r.shuffle(words)
@@ -113,4 +114,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*map(int, sys.argv[1:])))

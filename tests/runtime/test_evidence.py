@@ -22,9 +22,10 @@ def test_the_article_about_what_was_asked_is_quoted_not_its_namesakes() -> None:
     assert quoted(finding) == [("Meza Kond", "Yube Kond and Kanze Guhi were Kond's parents.")]
 
 
-def test_without_such_an_article_the_closest_sentence_that_states_the_result_is_quoted() -> None:
+def test_an_article_about_a_namesake_says_nothing() -> None:
     finding = Finding("Who was Meza Kond's father?", "Yube Kond", "", (BROTHER,))
-    assert quoted(finding) == [(BROTHER.title, BROTHER.text)]
+    assert quoted(finding) == []
+    assert quoted(replace(finding, task="Who was Sugan Kond's father?")) == [(BROTHER.title, BROTHER.text)]
 
 
 def test_what_was_noted_decides_between_sentences_of_one_article() -> None:

@@ -15,8 +15,9 @@ from ..systems.fakes import FakeSearch
 
 QUESTION = "Was the designer of the Orvane Bridge born in Kestel?"
 NOTE = "The Orvane Bridge was designed by Mila Torrun."
+BORN = "She was born in Kestel in 1889."
 DECOR = {
-    "planner": ["<search>Orvane Bridge</search>", "<search>None</search>"],
+    "planner": ["<search>Orvane Bridge Torrun</search>", "<search>None</search>"],
     "filter": [f"<filter>{NOTE}</filter>"],
 }
 
@@ -38,7 +39,8 @@ def test_a_system_that_reads_nothing_by_design_has_nothing_to_say() -> None:
     ("note", "answer", "supported"),
     [
         (NOTE, "Mila Torrun", True),
-        (NOTE, "yes", True),
+        (NOTE, "yes", False),  # of Kestel it says nothing
+        (f"{NOTE} {BORN}", "yes", True),
         (NOTE, "Varn", False),
         ("The Orvane Bridge was designed by Ada Lind.", "yes", False),
     ],
@@ -56,9 +58,13 @@ def test_what_a_single_agent_says_on_the_way_is_quoted_but_is_no_sub_result() ->
 
 
 def test_what_autorefine_distils_is_a_sub_result() -> None:
-    turns = ["<search>Orvane Bridge</search>", f"<refine>{NOTE}</refine><answer>yes</answer>"]
+    turns = [
+        "<search>Orvane Bridge Torrun</search>",
+        f"<refine>{NOTE}</refine><refine>{BORN}</refine><answer>yes</answer>",
+    ]
     assert ask("autorefine", {"agent": turns}).supported is True
     assert ask("autorefine", {"agent": [turns[0], turns[1].replace("Mila", "Ada")]}).supported is False
+    assert ask("autorefine", {"agent": [turns[0], turns[1].replace("Kestel", "Varn")]}).supported is False
 
 
 def test_the_share_supported_and_the_accuracy_of_both_kinds() -> None:

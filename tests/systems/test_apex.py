@@ -288,7 +288,7 @@ def test_injected_tags_are_fenced() -> None:
 )
 def test_confidence(answer: str, subs: list[str], expected: float) -> None:
     document = Document("d", "Bridge", "It was designed by Mila Torrun.")
-    known = [Known("who?", sub, Finding("xyz?", sub, "", [document])) for sub in subs]
+    known = [Known("who?", sub, Finding("who designed the bridge?", sub, "", [document])) for sub in subs]
     assert apex_confidence(answer, known) == expected
 
 

@@ -449,6 +449,23 @@ while time.time() < until:
         assert (await output(box, "x + 1")).endswith("2")
 
 
+@needs_processes
+async def test_processes_that_a_call_left_have_ended_when_it_returns():
+    """Each has memory to give back, which takes a while after it was killed."""
+    code = """
+import os, time
+for n in range(6):
+    if os.fork() == 0:
+        held = bytearray(os.urandom(1 << 20) * 40)
+        open(f'ready{n}', 'w').close()
+        while True: time.sleep(60)
+while not all(os.path.exists(f'ready{n}') for n in range(6)): time.sleep(0.01)
+"""
+    async with Sandbox(replace(SMALL, memory=1 << 30)) as box:
+        assert (await box.run(code)).ok
+        assert len(alive(box)) <= 3
+
+
 async def test_threads_are_bounded(box):
     start = "threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"
     code = f"import threading, time\nfor _ in range(200): {start}"

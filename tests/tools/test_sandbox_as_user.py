@@ -54,7 +54,7 @@ def test_the_sandbox_as_an_ordinary_user():
         *("setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups", "--inh-caps=-all"),
         *("env", "-i", f"HOME={home}", f"TMPDIR={home}", f"PATH={os.environ['PATH']}", "LANG=C.UTF-8"),
         *(f"PYTHONPATH={':'.join(filter(None, sys.path))}", "PYTHONDONTWRITEBYTECODE=1"),
-        *(sys.executable, "-m", "pytest", "-v", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestWarning"),
+        *(sys.executable, "-m", "pytest", "-v", "-n3", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestWarning"),
         *(str(HERE / name) for name in ("test_sandbox.py", "test_sandbox_attacks.py")),
     ]
     mounts = opened(closed_folders(), scratch)

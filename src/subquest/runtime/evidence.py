@@ -7,13 +7,14 @@ in `statements`.
 An answer is *supported* where
 
     a document that was read states it, or
-    it is yes, no or a number, and every sub-task came back with a sub-result that is quoted (for a number: one of
-    them with a number in it), or
+    it is a number that follows from numbers of the sub-results in one step (`arithmetic`), all of which are quoted, or
+    it is yes or no, every sub-task came back with a sub-result that is quoted, and the quotes are about the question
+    and do not say the opposite, or
     it is a sentence whose names and numbers all stand in the quotes or in the question, some of them in the quotes
 
-A row of a table states a result only if it has those names of the task (or of the query) that rows of the table have.
-An answer that only says that it does not know is not supported, whatever documents call unknown. The rules cannot check
-the reasoning between sub-results and answer.
+A few words are stated only by a sentence about what was asked (`relevance`), and a row of a table states a result only
+if it has those names of the task (or of the query) that rows of the table have. An answer that only says that it does
+not know is not supported, whatever documents call unknown. The rules cannot check longer reasoning.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from typing import NamedTuple
 
 from ..citation import place_of
 from ..record import Document, Evidence
+from .arithmetic import follows
 from .normalization import is_number
+from .polarity import confirms, denies
+from .relevance import Relevance
 from .statements import (
     Claim,
     Sentence,
@@ -92,34 +96,52 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
         return Support((), None)
     if declines(answer):
         return Support((), False)
-    quoted = [(finding, _quotes(finding)) for finding in findings]
+    quoted = [(finding, _quotes(finding, question)) for finding in findings]
     evidence = _unique([*given, *(quote for _, quotes in quoted for quote in quotes.found)])
     claim, (agrees, _) = claim_of(answer), yes_or_no(answer)
     if claim.line and not agrees:
-        if any(claim.line in words_of(quote.quote).line for quote in evidence):
+        if any(_concludes(claim, finding, quotes) for finding, quotes in quoted) or _stands_in(claim, given):
             return Support(evidence, True)
         if (found := _answered(question, answer, findings)) is not None:
             return Support(_unique([*evidence, found]), True)
     results = [(finding, quotes) for finding, quotes in quoted if finding.is_result]
     rests = bool(evidence) and bool(results or given) and all(quotes.complete for _, quotes in results)
-    counts = rests and any(claim_of(f"{finding.result} {finding.notes}").numeric for finding, _ in results)
-    supported = rests if agrees else _follows(claim, question, evidence, counts)
+    if agrees:
+        yes = agrees in ("true", "yes")
+        supported = rests and (confirms(question, evidence, len(results)) if yes else denies(question, evidence))
+    else:
+        sources = [f"{finding.result} {finding.notes}" for finding, _ in results] if rests else []
+        supported = _follows(answer, question, evidence, sources)
     return Support(evidence if supported else (), supported)
 
 
-def _follows(claim: Claim, question: str, evidence: Sequence[Evidence], counts: bool) -> bool:
+def _stands_in(claim: Claim, quotes: Iterable[Evidence]) -> bool:
+    return any(claim.line in words_of(quote.quote).line for quote in quotes)
+
+
+def _concludes(claim: Claim, finding: Finding, quotes: _Quotes) -> bool:
+    """Whether a role concluded the answer, or said it on the way, and a quote for that contains it."""
+    said = words_of(f"{finding.result} {finding.notes}").line
+    return claim.line in said and _stands_in(claim, quotes.found)
+
+
+def _follows(answer: str, question: str, evidence: Sequence[Evidence], sources: Sequence[str]) -> bool:
     """Whether an answer that no sentence states has no name and no number beyond the quotes and the question.
 
-    With `counts`, a number may be worked out of sub-results.
+    A number may follow from those of `sources`, sub-results that are all quoted.
     """
-    asked = words_of(question).words
+    claim, asked = claim_of(answer), words_of(question).words
     quoted = frozenset(
         word for quote in evidence for text in (quote.title, quote.quote) for word in words_of(text).words
     )
     missing = claim.needed - asked - quoted
-    if missing:
-        return counts and all(map(is_number, missing))
-    return bool(claim.needed & quoted - asked) and (claim.numeric or not claim.short)
+    numbers = frozenset(filter(is_number, claim.needed if claim.short else missing))
+    if numbers:
+        stated = [
+            " ".join(w for w in words_of(text).line.split() if not is_number(w) or w in quoted) for text in sources
+        ]
+        return missing <= numbers and all(follows(number, answer, [*stated, question]) for number in numbers)
+    return not missing and bool(claim.needed & quoted - asked) and not claim.short
 
 
 class _Quotes(NamedTuple):
@@ -128,29 +150,34 @@ class _Quotes(NamedTuple):
     """Whether they state all of the finding."""
 
 
-def _quotes(finding: Finding) -> _Quotes:
-    """Quotes that state a finding. A result that no document can state (yes, a computed value) rests on its notes."""
+def _quotes(finding: Finding, question: str = "") -> _Quotes:
+    """Quotes that state a finding. A result that no document can state (yes, a computed value) rests on its notes.
+
+    A finding without a task is about the question.
+    """
     word, reason = yes_or_no(finding.result)
     if finding.result and not word:
         claim = claim_of(finding.result)
         if finding.aside and (claim.short or not claim.needed):
             return _Quotes()
-        quotes = _stating(finding, finding.result)
+        quotes = _stating(finding, finding.result, question)
         if quotes.found or not claim.numeric:
             return quotes
     for text in (reason, finding.notes, finding.task if word in ("true", "yes") else ""):
         if claim_of(text).line:
-            return _stating(finding, text)
+            return _stating(finding, text, question)
     return _Quotes()
 
 
-def _stating(finding: Finding, text: str) -> _Quotes:
+def _stating(finding: Finding, text: str, question: str) -> _Quotes:
     """A quote for each sentence of a text, if there is one."""
     spans = sentences(text)
     claims = [claim for start, end in spans[:_SENTENCES] if (claim := claim_of(text[start:end])).line]
     task = words_of(finding.task).words
     about = task | words_of(finding.notes).words
-    best = [_best(finding, claim, task, about) for claim in claims]
+    asked = [text for text in (finding.task, finding.query) if text] or [question]
+    relevant = Relevance(asked, finding.documents)
+    best = [_best(finding, claim, task, about, relevant) for claim in claims]
     found = tuple(_evidence(place) for place in best if place is not None)
     return _Quotes(found, bool(found) and len(found) == len(best) and len(spans) <= _SENTENCES)
 
@@ -158,6 +185,7 @@ def _stating(finding: Finding, text: str) -> _Quotes:
 def _answered(question: str, answer: str, findings: Sequence[Finding]) -> Evidence | None:
     """The sentence among all documents that states the answer best."""
     claim, asked = claim_of(answer), words_of(question).words
+    documents = list({id(d): d for finding in findings if not finding.aside for d in finding.documents}.values())
     seen: set[int] = set()
     places = []
     for finding in findings:
@@ -165,7 +193,8 @@ def _answered(question: str, answer: str, findings: Sequence[Finding]) -> Eviden
             continue
         unseen = [document for document in finding.documents if id(document) not in seen]
         seen.update(map(id, unseen))
-        places.append(_best(replace(finding, documents=unseen), claim, asked, asked))
+        relevant = Relevance([question, finding.query], documents)
+        places.append(_best(replace(finding, documents=unseen), claim, asked, asked, relevant))
     best = max((place for place in places if place is not None), key=lambda place: place.score, default=None)
     return _evidence(best) if best is not None else None
 
@@ -177,7 +206,9 @@ class _Place(NamedTuple):
     sentence: Sentence
 
 
-def _best(finding: Finding, claim: Claim, task: frozenset[str], about: frozenset[str]) -> _Place | None:
+def _best(
+    finding: Finding, claim: Claim, task: frozenset[str], about: frozenset[str], relevant: Relevance
+) -> _Place | None:
     """The sentence that states a claim; of several, the one with the most words of the task and the notes."""
     size = max(len(about), 1)
     entries = _entries(finding)
@@ -203,8 +234,9 @@ def _best(finding: Finding, claim: Claim, task: frozenset[str], about: frozenset
             overlap = len(about & sentence.words | from_title) / size
             if not states and overlap < _ABOUT:
                 continue
-            if best is None or states + overlap + named > best.score:
-                best = _Place(states + overlap + named, finding, document, sentence)
+            score = states + overlap + named
+            if (best is None or score > best.score) and (not claim.short or relevant(claim, document, sentence)):
+                best = _Place(score, finding, document, sentence)
     return best
 
 

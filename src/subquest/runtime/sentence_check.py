@@ -1,8 +1,9 @@
 """Sentences that a model wrote, checked against the quotes they cite.
 
 A sentence is *supported* by quotes if, taken together with the titles of their documents, they contain all of its names
-and numbers and most of its other words, and both negate or neither does (as in `statements`). A sentence is given the
-quotes it cites if they support it, or else the one quote that does. One that no quote supports is dropped.
+and numbers and most of its words, half of those that are no names and no numbers, both negate or neither does (as in
+`statements`), and no number is said about something else (`relevance`). A sentence is given the quotes it cites if they
+support it, or else the one quote that does. One that no quote supports is dropped.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from ..record import Evidence
 from .normalization import compared_words
+from .relevance import misplaces_numbers, stems
 from .statements import Left, claim_of, declines, restated, sentences, title_of
 from .statements import Sentence as Spoken
 
@@ -71,7 +73,13 @@ def is_supported(sentence: str, quotes: Iterable[Evidence]) -> bool:
     left = Left(claim.needed - titles, claim.words - titles)
     if not (claim.words & said):  # a title alone states nothing
         return False
-    return restated(claim, left, Spoken(0, 0, "", said))
+    if not restated(claim, left, Spoken(0, 0, "", said)):
+        return False
+    plain = stems(" ".join(claim.words - claim.needed)) - stems(" ".join(titles))
+    known = stems(" ".join(said))
+    return 2 * len(plain & known) >= len(plain) and not any(
+        misplaces_numbers(sentence, q.title, q.quote) for q in given
+    )
 
 
 def _sentences(text: str) -> Iterable[tuple[str, list[int]]]:

@@ -28,7 +28,14 @@ MOST = 0.6
 NEARLY_ALL = 0.8
 """The same for a sentence without names and numbers."""
 _FUNCTION_WORDS = frozenset(word.decode() for word in STOP_WORDS["english"])
-_NEGATIONS = frozenset(("cannot", "neither", "never", "no", "none", "nor", "not", "without"))
+NEGATIONS = frozenset(("cannot", "neither", "never", "no", "none", "nor", "not", "without"))
+_OPENERS = frozenset(
+    (
+        *("according", "after", "all", "also", "although", "because", "before", "both", "during", "each", "every"),
+        *("however", "overall", "since", "some", "through", "until", "while", "within", "yet"),
+    )
+)
+"""Words that are no names although sentences begin with them."""
 _ARTICLES = frozenset(("a", "an", "the"))
 _YES_NO = re.compile(r"\W{0,8}\b(yes|no|true|false)(?:\W*\Z|[,;:!]|\.(?!\s*\d)|\s+[-\u2013\u2014]\s)", re.IGNORECASE)
 """Not the beginning of a name: No Country for Old Men, No. 5."""
@@ -97,7 +104,7 @@ def claim_of(text: str) -> Claim:
     if len(words) > 1 and words[0] in _ARTICLES:
         del words[0]
     marked = (word for word in raw_words(text) if word != word.lower() or not word.isalpha())
-    needed = frozenset(part for word in marked for part in compared_words(word)) - _FUNCTION_WORDS
+    needed = frozenset(part for word in marked for part in compared_words(word)) - _FUNCTION_WORDS - _OPENERS
     kept = frozenset(words)
     return Claim(
         line=line_of(words),
@@ -105,7 +112,7 @@ def claim_of(text: str) -> Claim:
         needed=needed,
         numeric=any(map(is_number, kept)),
         short=len(words) < SHORT,
-        negated=not kept.isdisjoint(_NEGATIONS),
+        negated=not kept.isdisjoint(NEGATIONS),
     )
 
 
@@ -128,7 +135,7 @@ def restated(claim: Claim, left: Left, sentence: Sentence) -> bool:
     if claim.short:
         return not missing
     share = 1 - missing / max(len(claim.words), 1)
-    negated = not sentence.words.isdisjoint(_NEGATIONS)
+    negated = not sentence.words.isdisjoint(NEGATIONS)
     return claim.negated == negated and share >= (MOST if claim.needed else NEARLY_ALL)
 
 

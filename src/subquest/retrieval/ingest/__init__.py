@@ -12,7 +12,8 @@ ledger     what was read before, and what came of it
 run        all of it together
 """
 
-from .ingestion import Problem, Report, State, forget_files, ingest
+from .ingestion import forget_files, ingest
+from .report import Problem, Report, State
 from .sources import Found
 
 __all__ = ["Found", "Problem", "Report", "State", "forget_files", "ingest"]

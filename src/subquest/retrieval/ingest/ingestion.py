@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import BinaryIO, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import BinaryIO, Literal
 
 from ...codec import from_dict, to_dict
 from ...errors import DataError, UsageError
@@ -22,6 +22,7 @@ from ..splitter import Size
 from ..writer import Placed, Writer
 from .documents import Contents, FileReader, Stopped
 from .ledger import Account, Known, Ledger
+from .report import Problem, Report, State, note_on, wrong_with
 from .sources import Found, Source, Walk, digest, open_regular
 from .stated_versions import Stated, replaced_files, stated_in
 from .table_writer import TableWriter
@@ -37,61 +38,6 @@ _FIRST = 4
 """Passages at the beginning of a file in which it may speak of its version."""
 _KEPT = 1000
 OnError = Literal["skip", "stop"]
-
-
-class Problem(NamedTuple):
-    """A file, a line of a corpus or a member of an archive that could not be read."""
-
-    name: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.reason}"
-
-
-@dataclass(slots=True)
-class State:
-    """How far an ingestion has come."""
-
-    files: int = 0
-    files_total: int = 0
-    bytes: int = 0
-    bytes_total: int = 0
-    passages: int = 0
-    rows: int = 0
-    """Of tables, counted in thousands: the last rows of a long table are in no passage."""
-    name: str = ""
-    """The file that is being read."""
-
-
-@dataclass(slots=True)
-class Report:
-    """What an ingestion did."""
-
-    files: int = 0
-    """Files that were read."""
-    files_unchanged: int = 0
-    files_removed: list[str] = field(default_factory=list)
-    """Files that no longer exist and whose passages were removed (`prune`)."""
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    """Passages of earlier versions and of files that no longer exist."""
-    problems: list[Problem] = field(default_factory=list)
-    """What could not be read (the first thousand)."""
-    skipped: int = 0
-    """How many files, lines and members could not be read."""
-    broken: int = 0
-    """Files that could not be read, or not to their end."""
-    notes: list[Problem] = field(default_factory=list)
-    """What a user should know about files that were read, such as pages without text."""
-    doubles: list[str] = field(default_factory=list)
-    """Ids that several documents had (the first thousand); the last document counts."""
-    passed_over: Counter[str] = field(default_factory=Counter)
-    """Files of kinds that are not read, by suffix."""
-    bytes: int = 0
-    seconds: float = 0.0
 
 
 def ingest(
@@ -360,7 +306,7 @@ class _Run:
     def _done(self, ready: _Ready, contents: Contents) -> None:
         self.report.files += 1
         self._done_with[ready.found.path] = ready.account.name
-        note, wrong = _note(contents), _wrong(contents, self._ocr)
+        note, wrong = note_on(contents), wrong_with(contents, self._ocr)
         how = self._how + (_RECOGNISED if self._ocr else "") + (_UNGUESSED if contents.unguessed else "")
         if newer := self._newer.get(ready.account.name):
             how += _NEWER + newer
@@ -414,30 +360,6 @@ def _stamp(file: BinaryIO) -> tuple[int, int]:
     """What changes with the content of a file."""
     status = os.fstat(file.fileno())
     return status.st_size, status.st_mtime_ns
-
-
-def _note(contents: Contents) -> str:
-    """What a user should know about a file that was read."""
-    if contents.empty_pages:
-        return f"no text on {contents.empty_pages} of {contents.pages} pages"
-    if contents.unfound_rows:
-        return (
-            f"a long table: search finds its first rows, and not the last {contents.unfound_rows:,}; "
-            "queries over tables use all of them"
-        )
-    if contents.unguessed:
-        return "read as western letters, which is wrong; to guess its encoding: pip install 'subquest[web-tools]'"
-    return "" if contents.passages else "it has no text"
-
-
-def _wrong(contents: Contents, ocr: bool) -> str:
-    """What could not be read in a file that was read to its end."""
-    if contents.pages and contents.pages == contents.empty_pages:
-        advice = "; OCR found none" if ocr else ": a scan; read it with --ocr"
-        return f"no text on any of its {contents.pages} pages{advice}"
-    if contents.wrong:
-        return f"{contents.wrong:,} lines or members could not be read, the first: {contents.first_wrong}"
-    return ""
 
 
 def _text(path: str) -> str:

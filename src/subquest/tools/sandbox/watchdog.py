@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,9 @@ GRACE = 1.0
 """Seconds that a call has to end after it was interrupted, which keeps its variables; then its sandbox is killed."""
 _AGAIN = 0.2
 """Seconds between two interrupts: code may catch one."""
+_ENDING = 5.0
+"""Seconds in which processes that were killed end."""
+_LOOK = 0.002
 _PASSES = 200
 """Attempts to end what is left running before the sandbox itself is ended."""
 
@@ -80,7 +84,8 @@ def tree(root: int) -> list[int]:
 def kill_below(init: int, *, spared: int) -> bool:
     """Kill all processes below a sandbox's init but one; False where new ones came as fast as they were killed.
 
-    A process that forks and ends, again and again, is gone from a list before it can be killed by it: see `_at_rest`.
+    A process that is killed takes time to end, more on a busy machine; it is waited for. One that forks and ends, again
+    and again, is gone from a list before it can be killed by it: see `_at_rest`.
     """
     killed: dict[int, int] = {}
     for _ in range(_PASSES):
@@ -90,8 +95,17 @@ def kill_below(init: int, *, spared: int) -> bool:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         if not fresh and _at_rest(init, {1, inner_pid(spared), *killed.values()}):
+            _await_end(killed)
             return True
     return False
+
+
+def _await_end(killed: Iterable[int]) -> None:
+    """Wait until processes that were killed have ended, but not forever for one that the system cannot end."""
+    deadline = time.monotonic() + _ENDING
+    for pid in killed:
+        while _runs(Path("/proc"), pid) and time.monotonic() < deadline:
+            time.sleep(_LOOK)
 
 
 def inner_pid(pid: int) -> int:

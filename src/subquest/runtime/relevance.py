@@ -1,0 +1,300 @@
+"""Whether a sentence that contains a short result is about what was asked.
+
+A number, a date, a name or a common word stands in many sentences; it answers a task only where the sentence
+
+    names what was asked      a name of the task stands in it, in the title, or earlier in the passage; a task without
+                              names shares two fifths of its words with the sentence, the one before it and the title
+                              (a row of a table may do that as well: `evidence` checks its names)
+    and is not outdone        no other sentence says all that it says of the task and more, with another value of the
+                              same kind (a year, a number, a name)
+
+or where it is reached over other sentences: one of them has a name and a word of the task and mentions the document.
+Numbers are compared clause by clause (`412 metres long and 18 metres wide`) and cell by cell. Words are compared by
+their stems.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ..record import Document
+from ..retrieval.analysis import STOP_WORDS, Analysis
+from .normalization import compared_words, is_number
+from .statements import Claim, Sentence, analysed
+
+Terms = frozenset[bytes]
+
+ENOUGH = 0.4
+"""Share of the words of a task without names."""
+LONGEST_TASK = 2000
+"""Characters of a task that are compared."""
+HOPS = 4
+"""Sentences over which a document may be reached."""
+_ANALYSIS = Analysis()
+_ASKING = frozenset(_ANALYSIS.terms("many much name"))
+_FUNCTION = frozenset(term for word in STOP_WORDS["english"] for term in _ANALYSIS.terms(word.decode()))
+_CLAUSE = re.compile(r"[,;]\s+|\s+(?:and|but|while|whereas)\s+")
+_CELL = re.compile(r";\s+")
+_EDGES = "\"'()[]{}«»“”‘’,;:.!?"
+_POSSESSIVE = re.compile(r"['’]s?$")
+
+
+class Asked(NamedTuple):
+    """A task or a question as it is compared."""
+
+    words: Terms
+    """Stems without function words."""
+    names: tuple[Terms, ...]
+    named: Terms
+    """The words of all names."""
+
+
+class Unit(NamedTuple):
+    """A sentence, or a part of one with a value of its own: a clause, a cell of a row."""
+
+    line: str
+    terms: Terms
+    """Its own words; of a cell, those of its column and all values of the row; of a clause without words of its own
+    (`and 2,875 euros in 2025`), those of earlier clauses too."""
+    before: Terms
+    """The words of earlier clauses, in which it may be named what the clause is about; not of one that begins with a
+    name itself."""
+    numbers: frozenset[str]
+    names: Terms
+
+
+class Passage(NamedTuple):
+    """A document as it is compared with tasks."""
+
+    title: Terms
+    sentences: tuple[Unit, ...]
+    parts: tuple[tuple[Unit, ...], ...]
+    """Of each sentence, its clauses or cells."""
+    places: Mapping[int, int]
+    """Which sentence begins at a character."""
+    first: Mapping[bytes, int]
+    """The first sentence with a word; -1 for those of the title."""
+
+
+@functools.lru_cache(maxsize=1024)
+def asked_of(text: str) -> Asked:
+    text = text[:LONGEST_TASK]
+    names = tuple(terms for run in names_in(text) if (terms := _terms(run)))
+    return Asked(_terms(text) - _FUNCTION - _ASKING, names, frozenset[bytes]().union(*names))
+
+
+def names_in(text: str) -> list[str]:
+    """Runs of words with a capital letter or a digit; a capital that only begins the text makes no name."""
+    runs: list[list[str]] = []
+    ended = True
+    for at, token in enumerate(text.split()):
+        word = _POSSESSIVE.sub("", token.strip(_EDGES))
+        marked = bool(word) and (word != word.lower() or word[0].isdigit())
+        if marked and at and not ended:
+            runs[-1].append(word)
+        elif marked and at:
+            runs.append([word])
+        ended = not marked or at == 0 or token[-1] in ",;:.!?"
+    return [" ".join(run) for run in runs]
+
+
+class Relevance:
+    """What sentences of some documents say about what was asked."""
+
+    def __init__(self, asked: Sequence[str], documents: Sequence[Document]) -> None:
+        self._asked = [task for text in dict.fromkeys(asked) if (task := asked_of(text)).words]
+        self._documents = documents
+        self._known: dict[tuple[object, ...], bool] = {}
+
+    def __call__(self, claim: Claim, document: Document, sentence: Sentence) -> bool:
+        """Whether a sentence that contains a short claim is about one of the tasks. What a tool returned always is."""
+        if not self._asked or "tool" in document.meta:
+            return True
+        passage = _passage(document.title, document.text)
+        at = passage.places[sentence.start]
+        claimed = frozenset(_ANALYSIS.terms(claim.line))
+        return any(self._is_about(asked, claim, claimed, passage, at, sentence.is_row) for asked in self._asked)
+
+    def _is_about(self, asked: Asked, claim: Claim, claimed: Terms, passage: Passage, at: int, is_row: bool) -> bool:
+        words = asked.words - claimed
+        if not words:
+            return True
+        names = [name for name in asked.names if not name <= claimed]
+        direct = any(all(passage.first.get(term, at + 1) <= at for term in name) for name in names)
+        if not names or is_row:
+            near = frozenset[bytes]().union(
+                passage.title, *(s.terms for s in passage.sentences[max(at - 1, 0) : at + 1])
+            )
+            direct = direct or len(words & near) >= ENOUGH * len(words)
+        if not direct and not (names and self._reached(asked, words, passage, at)):
+            return False
+        return any(not self._outdone(asked, words, claim, claimed, passage, unit) for unit in _with(claim, passage, at))
+
+    def _outdone(self, asked: Asked, words: Terms, claim: Claim, claimed: Terms, passage: Passage, unit: Unit) -> bool:
+        """Whether another unit says more of what was asked, and another value of the same kind."""
+        if not claim.needed:
+            return False
+        said = _said(asked, words, passage, unit)
+        key = (asked, claim, said)
+        if key not in self._known:
+            self._known[key] = self._has_rival(asked, words, claim, claimed, said)
+        return self._known[key]
+
+    def _has_rival(self, asked: Asked, words: Terms, claim: Claim, claimed: Terms, said: Terms) -> bool:
+        for document in self._documents:
+            other = _passage(document.title, document.text)
+            for at, sentence in enumerate(other.sentences):
+                if not said < words & (sentence.terms | other.title):
+                    continue
+                for rival in other.parts[at] if claim.numeric else (sentence,):
+                    if said < _said(asked, words, other, rival) and _has_other_value(claim, claimed, asked, rival):
+                        return True
+        return False
+
+    def _reached(self, asked: Asked, words: Terms, passage: Passage, at: int) -> bool:
+        """Whether sentences lead from a name of the task to the document: each has a further word of the task."""
+        plain = words - asked.named
+        if not passage.title or not plain & (passage.sentences[at].terms | passage.title):
+            return False
+        key = (asked, words, passage.title)
+        if key not in self._known:
+            self._known[key] = self._leads_to(asked, plain, passage.title)
+        return self._known[key]
+
+    def _leads_to(self, asked: Asked, plain: Terms, title: Terms) -> bool:
+        passages = [_passage(document.title, document.text) for document in self._documents]
+        reached: list[Terms] = []
+        found = set[int]()
+        for _ in range(HOPS):
+            mentioned = {n for n, p in enumerate(passages) if p.title and any(p.title <= terms for terms in reached)}
+            fresh = [
+                sentence.terms
+                for n, p in enumerate(passages)
+                if n not in found and (n in mentioned or not reached)
+                for sentence in p.sentences
+                if plain & sentence.terms
+                and (n in mentioned or any(name <= sentence.terms | p.title for name in asked.names))
+            ]
+            if not fresh:
+                return False
+            if any(title <= terms for terms in fresh):
+                return True
+            found |= mentioned
+            reached = fresh
+        return False
+
+
+def stems(text: str) -> Terms:
+    """The stems of a text's words, function words left out."""
+    return asked_of(text).words
+
+
+def misplaces_numbers(sentence: str, title: str, quote: str) -> bool:
+    """Whether a quote says a number of a sentence about something else: in another clause than the sentence's words.
+
+    A clause may take up words of an earlier one, not of a later one, and another number must not fit better.
+    """
+    passage = _passage(title, quote)
+    numbers = frozenset(filter(is_number, compared_words(sentence)))
+    words = frozenset(word for word in stems(sentence) - passage.title if not word[:1].isdigit())
+    for row, parts in zip(analysed(quote).sentences, passage.parts, strict=True):
+        if row.is_row or len(parts) < 2:
+            continue
+        others = [bool(part.numbers) and numbers.isdisjoint(part.numbers) for part in parts]
+        for at, part in enumerate(parts):
+            if numbers.isdisjoint(part.numbers):
+                continue
+            mine = (p.terms for n, p in enumerate(parts) if n <= at or not others[n])
+            later = (p.terms for n, p in enumerate(parts) if n > at and others[n])
+            if words & frozenset[bytes]().union(*later) - frozenset[bytes]().union(*mine):
+                return True
+            if any(words & part.terms < words & p.terms for p, other in zip(parts, others, strict=True) if other):
+                return True
+    return False
+
+
+def _said(asked: Asked, words: Terms, passage: Passage, unit: Unit) -> Terms:
+    return words & (unit.terms | passage.title) | words & asked.named & unit.before
+
+
+def _has_other_value(claim: Claim, claimed: Terms, asked: Asked, unit: Unit) -> bool:
+    if claim.line in unit.line:
+        return False
+    if claim.numeric:
+        years = {_is_year(word) for word in claim.words if is_number(word)}
+        return any(_is_year(word) in years and word not in claim.words for word in unit.numbers)
+    return bool(unit.names - asked.words - claimed)
+
+
+def _is_year(word: str) -> bool:
+    return len(word) == 4 and word.isdigit() and "1000" <= word <= "2100"
+
+
+def _with(claim: Claim, passage: Passage, at: int) -> Sequence[Unit]:
+    """The parts of a sentence that contain a number that is claimed; the sentence, if none does alone."""
+    if claim.numeric:
+        found = [unit for unit in passage.parts[at] if claim.line in unit.line]
+        if found:
+            return found
+    return (passage.sentences[at],)
+
+
+@functools.lru_cache(maxsize=1024)
+def _passage(title: str, text: str) -> Passage:
+    spans = analysed(text).sentences
+    texts = [text[s.start : s.end] for s in spans]
+    whole = tuple(_unit(t, s.line, _terms(t)) for t, s in zip(texts, spans, strict=True))
+    parts = tuple(tuple(_parts(t, s.is_row)) for t, s in zip(texts, spans, strict=True))
+    named = _terms(title)
+    first = dict.fromkeys(named, -1)
+    for at, unit in enumerate(whole):
+        for term in unit.terms:
+            first.setdefault(term, at)
+    return Passage(named, whole, parts, {s.start: at for at, s in enumerate(spans)}, first)
+
+
+def _parts(text: str, is_row: bool) -> Iterator[Unit]:
+    if is_row:
+        cells = _CELL.split(text)
+        values = frozenset[bytes]().union(*(_terms(cell.partition(": ")[2]) for cell in cells))
+        for cell in cells:
+            yield _unit(cell, _line(cell), _terms(cell) | values)
+        return
+    before: Terms = frozenset()
+    for clause in _clauses(text):
+        terms = _terms(clause)
+        spoken = frozenset(term for term in before if not term[:1].isdigit())
+        elliptic = all(term in before or term[:1].isdigit() or term in _FUNCTION for term in terms)
+        names = frozenset() if clause[:1].isupper() else spoken
+        yield _unit(clause, _line(clause), terms | spoken if elliptic else terms, names)
+        before |= terms
+
+
+def _clauses(text: str) -> Iterator[str]:
+    """Clauses with a number and a word each; what has neither belongs to the next one."""
+    pending = ""
+    for clause in _CLAUSE.split(text):
+        pending = f"{pending} {clause}".strip()
+        words = compared_words(pending)
+        if any(map(is_number, words)) and any(map(str.isalpha, words)):
+            yield pending
+            pending = ""
+    if pending:
+        yield pending
+
+
+def _unit(text: str, line: str, terms: Terms, before: Terms = frozenset()) -> Unit:
+    numbers = frozenset(word for word in line.split() if is_number(word))
+    return Unit(line, terms, before, numbers, frozenset[bytes]().union(*map(_terms, names_in(text))))
+
+
+def _line(text: str) -> str:
+    return f" {' '.join(compared_words(text))} "
+
+
+@functools.lru_cache(maxsize=8192)
+def _terms(text: str) -> Terms:
+    return frozenset(_ANALYSIS.terms(text))
