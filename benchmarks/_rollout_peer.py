@@ -141,14 +141,20 @@ def _ours(
         for number in range(1 + size.runs):
             engine.refresh()
             closed.clear()
-            steps, prefills = engine.runner.steps, engine.runner.prefills
+            before = _counts(engine)
             runs.append(asyncio.run(overlapped(engine, corpus, episodes, closed)))
-            steps, prefills = engine.runner.steps - steps, engine.runner.prefills - prefills
+            steps, prefills, prefilled = (now - then for now, then in zip(_counts(engine), before, strict=True))
             say(
                 f"ours, run {number}: {runs[-1].seconds:.2f} s, {steps} decode steps of"
-                f" {runs[-1].written / steps:.0f} rows, {prefills} prefill steps"
+                f" {runs[-1].written / steps:.0f} rows, {prefills} prefill steps of"
+                f" {prefilled / prefills:.0f} tokens"
             )
-            results.keep(ours_runs_s=[run.seconds for run in runs], decode_steps=steps, prefill_steps=prefills)
+            results.keep(
+                ours_runs_s=[run.seconds for run in runs],
+                decode_steps=steps,
+                prefill_steps=prefills,
+                prefill_tokens=prefilled,
+            )
     finally:
         asyncio.run(engine.close())
     del engine
@@ -161,6 +167,10 @@ def _ours(
     say("log-probs less those of a full pass: " + ", ".join(f"{name} {value:.2g}" for name, value in exact.items()))
     middle = statistics.median_low(run.seconds for run in runs[1:])
     return next(run for run in runs if run.seconds == middle), exact
+
+
+def _counts(engine: TorchEngine) -> tuple[int, int, int]:
+    return engine.runner.steps, engine.runner.prefills, engine.runner.prefilled
 
 
 def _gaps(source: Source, device: torch.device, dtype: torch.dtype, sessions: Sequence[Any]) -> Iterator[list[float]]:

@@ -91,6 +91,7 @@ def test_the_same_episodes_go_through_vllm(tmp_path: Path) -> None:
     assert {name.partition(",")[0] for name in figures["vllm"]} == {"vLLM two"}
     counts = {(row["written"], row["read"], row["attended"], row["chain"]) for row in figures["vllm"].values()}
     assert counts == {tuple(figures["ours"][key] for key in ("written", "read", "attended", "chain"))}
+    assert 0 < figures["prefill_steps"] < figures["prefill_tokens"]
     gap = figures["ours"]["log-prob gap"]
     assert gap["tokens"] > 20
     assert gap["largest"] < 1e-4, "float32 on a CPU"

@@ -241,6 +241,46 @@ async def test_the_same_call_for_ever_ends_with_a_reason(name: str, arguments: s
     assert episode.answer or any(e.kind in ("limit", "error") for e in episode.events)
 
 
+class Talker(Server):
+    """Says its answer in plain words, and calls again only if it is told to call a function."""
+
+    def __call__(self, request: Request) -> Answer:
+        *_, last = request.body["messages"]
+        answer = super().__call__(request)
+        calls = answer.body["choices"][0]["message"].get("tool_calls", [])
+        named = f"call one of the functions: {', '.join(t['function']['name'] for t in request.body.get('tools', []))}."
+        if any(c["function"]["name"] in ("answer", "finish") for c in calls) and named not in str(last["content"]):
+            return Answer(chat("It is the river Lume."))
+        return answer
+
+
+@pytest.mark.parametrize("name", ["react", "search-r1", "hira", "react-tools"])
+async def test_a_model_that_talks_after_its_calls_is_told_to_call(name: str, index: Index) -> None:
+    server = Talker()
+    async with Loopback(server) as loopback:
+        engine = OpenAIEngine("m", base_url=loopback.url, protocol="tools", continuation="turns")
+        episode = await registry.get(name)(engine, index).solve(QUESTION)
+        await engine.close()
+    assert server.problems == []
+    assert (episode.answer, episode.stop_reason) == ("the Lume", "answered")
+
+
+@pytest.mark.parametrize("name", ["react", "search-r1", "autorefine", "coda", "hira"])
+async def test_an_argument_of_two_lines_is_read_whole(name: str, index: Index) -> None:
+    class TwoLines(Server):
+        def __call__(self, request: Request) -> Answer:
+            answer = super().__call__(request)
+            for call in answer.body["choices"][0]["message"].get("tool_calls", []):
+                arguments = json.loads(call["function"]["arguments"])
+                spread = {key: text.replace(" ", "\n", 1) for key, text in arguments.items()}
+                call["function"]["arguments"] = json.dumps(spread)
+            return answer
+
+    episode, _, _ = await ask(name, index, TwoLines)
+    assert (episode.answer.split(), episode.stop_reason) == (["the", "Lume"], "answered")
+    assert not NO_ACTION & {e for t in episode.trajectories for e in t.format_errors}
+
+
 async def test_apex_decides_searches_and_answers_by_calls(index: Index) -> None:
     _, server, _ = await ask("apex", index)
     assert server.called == ["plan", "decide", "search", "decide", "answer", "answer"]

@@ -14,7 +14,7 @@ from subquest.train.recipe import OptimiserPart
 
 from .test_batch import two_rollouts
 from .test_policy import packed, source, tiny
-from .test_prefixes import with_common_prompts
+from .test_prefixes import tree_of, with_common_prompts
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -68,9 +68,15 @@ def distance(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return float((found - wanted).norm() / wanted.norm())
 
 
-def test_shared_prompts_give_the_gradients_of_whole_rows() -> None:
+@pytest.mark.parametrize(
+    "batch",
+    [
+        with_common_prompts((300, 40), (300, 90), (270, 5), window=512),
+        tree_of("pqab", "pqac", "pqad", "pre", "xtd", "xtd", "xt"),
+    ],
+)
+def test_shared_prompts_give_the_gradients_of_whole_rows(batch: Batch) -> None:
     """bfloat16 on the GPU, common beginnings computed once, against float32 on the CPU with every token computed."""
-    batch = with_common_prompts((300, 40), (300, 90), (270, 5), window=512)
     found = []
     for device, dtype, share in (("cpu", torch.float32, False), ("cuda", torch.bfloat16, True)):
         model = tiny("qwen2", max_position_embeddings=512, hidden_size=128, head_dim=32)

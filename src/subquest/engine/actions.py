@@ -35,6 +35,8 @@ class Action:
     closing: str | None = None
     quoted: bool = False
     """The argument is written as a JSON string."""
+    one_line: bool = False
+    """The argument is written on one line, because the system reads actions line by line."""
     parameters: Mapping[str, Any] | None = None
     """The JSON schema of all arguments if there may be several: they are then written as one JSON object."""
 
@@ -42,6 +44,7 @@ class Action:
         """The action as the system parses it."""
         opening = f"<{self.name}>" if self.opening is None else self.opening
         closing = f"</{self.name}>" if self.closing is None else self.closing
+        argument = " ".join(argument.split()) if self.one_line else argument
         return f"{opening}{json.dumps(argument, ensure_ascii=False) if self.quoted else argument}{closing}"
 
     def declaration(self) -> dict[str, Any]:

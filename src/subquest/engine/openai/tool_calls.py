@@ -31,6 +31,7 @@ WITH_THE_FIRST = (
     "What came back stands with the first call. A call whose result is not there was not carried out: "
     "if it is still needed, make it again, one call at a time."
 )
+CALL_ONE = "To go on, call one of the functions: {}."
 
 
 class _Read(NamedTuple):
@@ -59,6 +60,14 @@ class ToolSession(ChatSession):
         assert isinstance(twin, ToolSession)
         twin._useless = self._useless
         return twin
+
+    async def append(self, text: str) -> None:
+        """Reminders speak of tags: after its calls, a model whose turn holds none is also told its functions."""
+        last, names = self._messages[-1], (action.name for action in self._engine.actions)
+        silent = last["role"] == "assistant" and "tool_calls" not in last
+        if silent and self.in_turns and any("tool_calls" in message for message in self._messages):
+            text = f"{text.rstrip()}\n{CALL_ONE.format(', '.join(names))}"
+        await super().append(text)
 
     def body(self, sampling: Sampling) -> dict[str, Any]:
         return super().body(sampling) | {"tools": [a.declaration() for a in self._engine.actions]}

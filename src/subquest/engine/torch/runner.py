@@ -59,7 +59,8 @@ class Runner:
         self.model = model
         self.rows = rows
         self.device = model.weights.device
-        self.steps = self.prefills = 0
+        self.steps = self.prefills = self.prefilled = 0
+        """Decode steps, prefill steps, and the tokens of these."""
         self._cuda = self.device.type == "cuda"
         self._staged = self._cuda if staged is None else staged
         self._last = torch.zeros(rows.slots + 1, dtype=torch.int32, device=self.device)
@@ -86,6 +87,7 @@ class Runner:
             return
         self.prefills += 1
         total = sum(chunk.tokens for chunk in chunks)
+        self.prefilled += total
         size = _padded(total) if self._staged else total
         flat = np.zeros((3, size), np.int32)
         flat[2] = self.rows.slots

@@ -25,8 +25,8 @@ class ReActDialect(Dialect):
 
     def actions(self) -> tuple[Tool, ...]:
         return (
-            replace(SEARCH, opening="Action: search[", closing="]"),
-            replace(ANSWER, name="finish", opening="Action: finish[", closing="]"),
+            replace(SEARCH, opening="Action: search[", closing="]", one_line=True),
+            replace(ANSWER, name="finish", opening="Action: finish[", closing="]", one_line=True),
         )
 
     def action(self, text: str) -> Action | None:
