@@ -113,6 +113,25 @@ def test_the_plans_of_the_claims_carry_out_every_row_and_training(
         assert set(part.after) <= seen, part.name
 
 
+def test_a_training_that_fits_into_no_slice_is_begun_in_its_turn(plan: Path, tmp_path: Path) -> None:
+    parts = "".join(
+        f'[[part]]\nname = "{n}"\nseconds = {s}\ntrain = ["rl"]\n' for n, s in (("big", 500), ("small", 60))
+    )
+    plan.write_text('study = "small"\nrecipes = ".."\n' + parts)
+
+    def first(seconds: int, passed: float) -> str | None:
+        made = lab.Lab(
+            lab.options().parse_args([str(plan), "--seconds", str(seconds), "--runs", str(tmp_path / "runs")])
+        )
+        made.began -= passed
+        part = made._next([], prepared=False)
+        return part and part.name
+
+    assert first(100, 0) == "big"  # it goes on in the next slice
+    assert first(600, 0) == "big"
+    assert first(600, 300) == "small"  # the next slice has room for the other
+
+
 @pytest.mark.slow
 def test_an_interrupted_slice_goes_on_elsewhere(
     plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -137,7 +156,9 @@ def test_an_interrupted_slice_goes_on_elsewhere(
     asyncio.run(stopped)  # the time is up after a step
     assert steps(here) == [1]
     assert lab.main([*command, *places(here), "--pack", str(tmp_path / "packed")]) == 0
-    assert "1 checkpoints" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "1 checkpoints" in shown.err
+    assert f"{'rl':<20}{40:>6} s" in shown.out  # one of three steps is done
 
     # a slice that does not come to it hands its checkpoint on
     between = [*places(tmp_path / "between"), "--unpack", str(tmp_path / "packed"), "--pack", str(tmp_path / "again")]

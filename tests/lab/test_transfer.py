@@ -5,6 +5,8 @@ import lzma
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from transfer import pack, unpack
 
 
@@ -57,3 +59,16 @@ def test_results_of_the_same_measurement_are_put_together(packed: Path, tmp_path
     write(there / "rag@none.json.xz", result({"world-2": 2}, stamp="of other weights"))
     unpack(packed, there, tmp_path / "runs-there")
     assert units_of(there / "rag@none.json.xz") == {"world-1": 1}
+
+
+def test_a_checkpoint_takes_half_the_room(tmp_path: Path) -> None:
+    shard = tmp_path / "runs" / "peco-1" / "checkpoints" / "step-000004" / "shard-000.safetensors"
+    shard.parent.mkdir(parents=True)
+    tensors = {"weight/a": torch.linspace(-1, 1, 4096), "exp_avg_sq/a": torch.logspace(-12, -3, 4096)}
+    save_file(tensors, shard)
+    pack(tmp_path / "out", tmp_path / "results", [("peco-1/checkpoints/step-000004", shard.parent)])
+    assert sum(f.stat().st_size for f in (tmp_path / "out").iterdir()) < 0.75 * shard.stat().st_size
+    unpack(tmp_path / "out", tmp_path / "results", tmp_path / "there")
+    found = load_file(tmp_path / "there" / shard.relative_to(tmp_path / "runs"))
+    for name, tensor in tensors.items():
+        torch.testing.assert_close(found[name].float(), tensor, rtol=2**-8, atol=0)

@@ -20,14 +20,15 @@ from pathlib import Path
 
 from transfer import pack, unpack
 
-from subquest.codec import Positive, Record, checked
+from subquest.codec import Positive, Record, checked, from_dict
 from subquest.errors import SubquestError, UsageError
-from subquest.input_file import read_toml
+from subquest.input_file import read_json, read_toml
 from subquest.study import find_study, read_study
 from subquest.study.questions import parts_of, prepare_all
 from subquest.study.results import Progress, Results
 from subquest.study.stamps import known_as
 from subquest.study.training import finish_training, folder_of, last_step, open_progress, trained_adapters
+from subquest.train.recipe import Recipe
 
 GRACE = 30.0
 """Seconds that a part has after its time before it is terminated."""
@@ -40,7 +41,7 @@ MEMORY = 0.8
 class Part(Record):
     name: str
     seconds: Positive
-    """What it takes alone on an H200: a training that cannot be finished is begun only if nothing else is left."""
+    """What it takes alone on an H200."""
     train: tuple[str, ...] = ()
     """Trainings, one after the other."""
     run: tuple[str, ...] = ()
@@ -157,9 +158,9 @@ class Lab:
         for part in self.parts:
             missing, questions = self._missing(part, progress), self._unanswered(part, progress)
             if missing or questions:
-                total += part.seconds
+                total += self._takes(part)
                 trained = f"train {', '.join(missing)}; " if missing else ""
-                print(f"{part.name:<20}{part.seconds:>6.0f} s  {trained}{questions:,} questions")
+                print(f"{part.name:<20}{self._takes(part):>6.0f} s  {trained}{questions:,} questions")
         print(f"together {total / 60:.0f} minutes, one after the other" if total else "nothing is left")
 
     # ---- carrying it out
@@ -197,7 +198,11 @@ class Lab:
             ready.set()
 
     def _next(self, running: list[Running], *, prepared: bool) -> Part | None:
-        """The first part that can be carried out now; trainings that do not fit into the time come after all others."""
+        """The first part that can be carried out now.
+
+        Trainings that do not fit into the time that is left, but would into a slice, come after all others. One that
+        fits into no slice is begun in its turn and goes on in the next.
+        """
         progress = self._progress()
         trainers = sum(bool(run.part.train) for run in running)
         later = None
@@ -208,11 +213,21 @@ class Lab:
             missing = self._missing(part, progress)
             if (missing and trainers >= self.args.trainers) or (not missing and not prepared):
                 continue
-            if missing and part.seconds > self._time_left:
+            if missing and self._time_left < self._takes(part) <= self.args.seconds:
                 later = later or part
                 continue
             return part
         return later
+
+    def _takes(self, part: Part) -> float:
+        """Seconds that a part still takes: of a training that was begun, its share of steps that is left."""
+        done = 0.0
+        for training in self.study.select_trainings(part.train) if part.train else []:
+            folder = folder_of(self.study, training, self.args.runs)
+            if step := last_step(folder):
+                recipe = from_dict(Recipe, read_json(folder / "recipe.json"))
+                done += min(step / recipe.optimiser.steps, 1.0) / len(part.train)
+        return part.seconds * (1 - done)
 
     def _start(self, part: Part) -> Running:
         self.attempts[part.name] = self.attempts.get(part.name, 0) + 1

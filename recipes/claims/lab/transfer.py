@@ -1,8 +1,8 @@
 """What has to be copied between a bare machine with a GPU and the project, in pieces of limited size.
 
 `pack` writes one tar in pieces, `claims-000.tar` and so on: results first, then adapters whose rows are not complete,
-then the newest checkpoints of trainings that are not finished. `unpack` reads the pieces that are there, in order: what
-comes first is found even if the last ones are missing.
+then the newest checkpoints of trainings that are not finished, rounded to 16 bits, which halves them. `unpack`
+reads the pieces that are there, in order: what comes first is found even if the last ones are missing.
 """
 
 from __future__ import annotations
@@ -64,14 +64,30 @@ def pack(out: Path, results: Path, folders: Iterable[tuple[str, Path]], *, size:
         for file in sorted(results.glob("*.json.xz")):
             tar.add(file, f"results/{file.name}")
         for file in sorted(results.glob("episodes/*.jsonl")):
-            content = lzma.compress(file.read_bytes(), preset=1)
-            entry = tarfile.TarInfo(f"results/episodes/{file.name}.xz")
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
+            _add(tar, f"results/episodes/{file.name}.xz", lzma.compress(file.read_bytes(), preset=1))
         for name, folder in folders:
-            tar.add(folder, f"runs/{name}")
+            for file in sorted(f for f in (folder.rglob("*") if folder.is_dir() else [folder]) if f.is_file()):
+                _add(
+                    tar, f"runs/{name}/{file.relative_to(folder)}" if folder.is_dir() else f"runs/{name}", _small(file)
+                )
     pieces.close_piece()
     return len(list(out.glob("claims-*.tar")))
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    tar.addfile(entry, io.BytesIO(content))
+
+
+def _small(file: Path) -> bytes:
+    """A file's content; of a checkpoint's tensors in 16 bits."""
+    if not file.match("checkpoints/*/shard-*.safetensors"):
+        return file.read_bytes()
+    import torch
+    from safetensors.torch import load_file, save
+
+    return save({name: tensor.to(torch.bfloat16) for name, tensor in load_file(file).items()})
 
 
 def unpack(packed: Path, results: Path, runs: Path) -> int:
