@@ -282,6 +282,27 @@ async def test_reasoning_that_cannot_be_distilled_is_passed_on_as_the_experts_co
     assert any("could not be distilled" in e.data.get("message", "") for e in episode.events)
 
 
+@pytest.mark.parametrize(
+    ("box", "final", "passed_on"),
+    [
+        ("137 pieces", "The table gives it.", "137 pieces"),
+        ("3,200", "It has 3200 inhabitants.", "It has 3200 inhabitants."),
+        ("Ida Brandt", "The trainer was found.", "Ida Brandt"),
+        ("not found", "The trainer is not on the page.", "The trainer is not on the page."),
+    ],
+)
+async def test_a_result_that_distillation_lost_is_passed_on_as_the_expert_wrote_it(box, final, passed_on):
+    engine = script(
+        planner=[CALL.format("Who?"), "\\boxed{x}"],
+        coordinator=[selection("code"), distilled(final)],
+        code=[f"\\boxed{{{box}}}"],
+    )
+    episode = await HiRA(engine, Facts()).solve("Who?")
+    assert f"Final conclusion: {passed_on}<|end_subtask_result|>" in episode.by_role("planner")[0].text
+    lost = [e for e in episode.events if "lost" in e.data.get("message", "")]
+    assert bool(lost) == (passed_on != final)
+
+
 async def test_a_chain_beyond_the_coordinators_window_keeps_head_and_tail():
     class Talker(Expert):
         name = "talker"

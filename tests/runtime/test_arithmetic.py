@@ -11,6 +11,7 @@ from subquest.runtime.arithmetic import follows
         ("72 years", ["1889", "1961"]),
         ("54200", ["3200", "51,000 people"]),
         ("1500 mg", ["500 mg", "three"]),
+        ("64", ["21 August 1796", "17 August 1861"]),  # before the birthday
         ("26.7", ["4", "15"]),  # percent
         ("20.6", ["34", "41"]),  # growth in percent
         ("6", ["4", "6", "8"]),  # mean

@@ -128,6 +128,14 @@ def test_a_value_worked_out_rests_on_sub_results_with_numbers() -> None:
     assert supported("5,000", Finding("Where was she born?", "Kestel", "", (TORRUN,))) is False
 
 
+def test_a_choice_rests_on_sub_results_that_are_all_quoted() -> None:
+    question = "Which is older, Kestel or the bridge?"
+    people = Finding("How many people live in Kestel?", "3,200", "", (TOWN,))
+    assert supported("Kestel", people, question=question) is True
+    assert supported("the bridge", people, question=question) is False
+    assert supported("Kestel", replace(people, result="5,000"), question=question) is False
+
+
 def test_a_yes_of_an_executor_rests_on_its_notes_or_on_what_was_asked() -> None:
     yes = Finding("Was Mila Torrun an engineer?", "yes", "", (TORRUN,))
     assert quoted(yes) == [("Mila Torrun", "Mila Torrun was an engineer.")]

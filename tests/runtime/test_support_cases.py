@@ -1,8 +1,11 @@
 """How often answers are called supported that are not, and the other way round, over hand-written cases."""
 
+import random
+
 from subquest.record import Evidence
-from subquest.runtime.evidence import support_of
+from subquest.runtime.evidence import Finding, support_of
 from subquest.runtime.sentence_check import is_supported
+from subquest.worlds import make_world
 
 from .support_cases import CITED, GROUPS
 
@@ -36,3 +39,30 @@ def _within_limits(judged: list[tuple[bool, bool, str]], limit: float = LIMIT) -
         those = [(supported, text) for is_right, supported, text in judged if is_right is right]
         mistaken = [text for supported, text in those if supported is not right]
         assert len(mistaken) <= limit * len(those), mistaken
+
+
+def test_gold_answers_of_a_generated_world() -> None:
+    """Texts that nobody wrote for these rules: right answers over their sub-results, and others that stand there."""
+    world = make_world(seed=3, articles=200, questions=80)
+    pages = {page.title: page for page in world.documents}
+    chance = random.Random(1)
+    right, wrong = [], []
+    for question in world.questions:
+        steps = [(step.question, step.answer, step.support) for step in question.decomposition]
+        for n, (_, answer, _) in enumerate(steps, 1):
+            steps = [(task.replace(f"#{n}", answer), found, page) for task, found, page in steps]
+        read = [*(pages[page] for _, _, page in steps if page in pages), *chance.sample(world.documents, 6)]
+        answer = question.answers[0]
+        if answer not in " ".join(page.text for page in read):
+            continue  # yes, no, or counted
+        right.append(support_of(answer, question.question, [Finding(task, a, "", read) for task, a, _ in steps]))
+        texts = " ".join(page.text for page in read)
+        others = {q.answers[0] for q in world.questions if q.answers[0] in texts} - {answer}
+        alike = sorted(other for other in others if other.isdigit() == answer.isdigit())
+        if alike:
+            other = chance.choice(alike)
+            wrong.append(support_of(other, question.question, [Finding(steps[-1][0], other, "", read)]))
+    assert len(right) > 50
+    assert len(wrong) > 40
+    assert sum(bool(found.supported) for found in right) >= 0.9 * len(right)
+    assert sum(bool(found.supported) for found in wrong) <= 0.3 * len(wrong)

@@ -68,3 +68,22 @@ def expect(locator: Any) -> Any:
 
     playwright_expect.set_options(timeout=120_000)
     return playwright_expect(locator)
+
+
+def unfit(page: Any, name: str) -> dict[str, Any]:
+    """What is wrong with a view at phone width: axe's findings, light and dark, and a page wider than the screen.
+
+    The dark theme changes colours alone, so only axe's rules about colours are run again.
+    """
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    everything: dict[str, Any] = {"rules": {"region": {"enabled": False}}}
+    colours: dict[str, Any] = {"runOnly": ["color-contrast", "link-in-text-block"]}
+    wrong: dict[str, Any] = {}
+    for theme, options in (("light", everything), ("dark", colours)):
+        page.emulate_media(color_scheme=theme)
+        found = axe.run(page, options=options).response["violations"]
+        if told := [(v["id"], [node["html"][:160] for node in v["nodes"][:3]]) for v in found]:
+            wrong[f"{name}, {theme}"] = told
+        if (width := page.evaluate("document.documentElement.scrollWidth")) > 390:
+            wrong[f"width of {name}, {theme}"] = width
+    return wrong

@@ -12,7 +12,7 @@ from subquest.record import Episode, Question
 from subquest.runs import RunStore
 from subquest.serve.settings import Settings
 
-from .browsing import ask, browser, expect, needs_browser, page, seen
+from .browsing import ask, browser, expect, needs_browser, page, seen, unfit
 from .conftest import QUESTION, Gate, Start, reply
 from .test_live_text import SlowEndpoint, endpoint
 from .test_model_form import ADMIN, KEY, Endpoint
@@ -240,8 +240,6 @@ def test_the_keys_are_shown(start: Start, page: Any) -> None:
 
 @pytest.mark.slow
 def test_asking_is_accessible_and_fits_a_phone(start: Start, gate: Gate, browser: Any, other: Endpoint) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-
     def answers(context: Any) -> Any:
         return gate(context) if "slowly" in context.text else script(context)
 
@@ -287,13 +285,7 @@ def test_asking_is_accessible_and_fits_a_phone(start: Start, gate: Gate, browser
             page.goto(f"{server.url}/{place}")
             seen(page, "h1")
             act()
-            for theme in ("light", "dark"):
-                page.emulate_media(color_scheme=theme)
-                found = axe.run(page, options={"rules": {"region": {"enabled": False}}}).response["violations"]
-                if told := [(v["id"], [node["html"][:120] for node in v["nodes"][:3]]) for v in found]:
-                    wrong[f"{name}, {theme}"] = told
-                if (width := page.evaluate("document.documentElement.scrollWidth")) > 390:
-                    wrong[f"width of {name}, {theme}"] = width
+            wrong |= unfit(page, name)
         assert wrong == {}
         gate.open()
     page.close()

@@ -10,7 +10,7 @@ import pytest
 from subquest.serve.settings import Settings
 
 from ..readers.made import pdf
-from .browsing import EVIL, ask, browser, expect, needs_browser, page, seen
+from .browsing import EVIL, ask, browser, expect, needs_browser, page, seen, unfit
 from .conftest import QUESTION, Running, Start
 from .test_file_handlers import put
 
@@ -180,7 +180,6 @@ def test_names_and_texts_of_files_are_text(start: Start, page: Any) -> None:
 
 @pytest.mark.slow
 def test_views_of_documents_are_accessible_and_fit_a_phone(library: Running, browser: Any, tmp_path: Path) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = browser.new_page(viewport={"width": 390, "height": 800}, reduced_motion="reduce")
     page.set_default_timeout(240_000)
     identifier = quote("trip/bridges.pdf#2")
@@ -201,12 +200,6 @@ def test_views_of_documents_are_accessible_and_fit_a_phone(library: Running, bro
             page.get_by_label("Add files").set_input_files([file("locked.pdf", pdf("x", encrypted=True))])
             page.locator(".uploads .failed").wait_for()
             page.get_by_role("button", name="Remove long.txt").click()
-        for theme in ("light", "dark"):
-            page.emulate_media(color_scheme=theme)
-            found = axe.run(page, options={"rules": {"region": {"enabled": False}}}).response["violations"]
-            if told := [(v["id"], [node["html"][:160] for node in v["nodes"][:3]]) for v in found]:
-                wrong[f"{name}, {theme}"] = told
-            if (width := page.evaluate("document.documentElement.scrollWidth")) > 390:
-                wrong[f"width of {name}, {theme}"] = width
+        wrong |= unfit(page, name)
     assert wrong == {}
     page.close()

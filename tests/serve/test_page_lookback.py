@@ -12,7 +12,7 @@ from subquest.record import Episode, Question, Segment, Trajectory
 from subquest.runs import RunStore
 from subquest.serve.settings import Settings
 
-from .browsing import EVIL, ask, browser, expect, needs_browser, page, seen
+from .browsing import EVIL, ask, browser, expect, needs_browser, page, seen, unfit
 from .conftest import QUESTION, Gate, Start, reply
 from .test_resume import engine
 from .test_run_library import evaluated
@@ -237,7 +237,6 @@ VIEWS = {
 
 @pytest.mark.slow
 def test_every_view_is_accessible_and_fits_a_phone(start: Start, settings: Settings, browser: Any) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     settings.runs.mkdir()
     training(settings.runs)
     page = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme="light", reduced_motion="reduce")
@@ -255,11 +254,7 @@ def test_every_view_is_accessible_and_fits_a_phone(start: Start, settings: Setti
             for theme in ("light", "dark"):
                 page.emulate_media(color_scheme=theme)
                 grounds.add((theme, page.evaluate("getComputedStyle(document.body).backgroundColor")))
-                found = axe.run(page, options={"rules": {"region": {"enabled": False}}}).response["violations"]
-                if told := [(v["id"], [node["html"][:120] for node in v["nodes"][:3]]) for v in found]:
-                    wrong[f"{name}, {theme}"] = told
-                if (width := page.evaluate("document.documentElement.scrollWidth")) > 390:
-                    wrong[f"width of {name}, {theme}"] = width
+            wrong |= unfit(page, name)
         assert wrong == {}
         assert len(grounds) == len(dict(grounds)) == 2  # each theme has a colour of its own
     page.close()

@@ -9,7 +9,7 @@ from subquest.runs import RunStore
 from subquest.serve import jobs
 from subquest.serve.settings import Settings
 
-from .browsing import browser, expect, needs_browser, page, seen
+from .browsing import browser, expect, needs_browser, page, seen, unfit
 from .conftest import Gate, Start
 from .test_run_overview import compared, long_ago
 from .test_storage import full_disk, long_question
@@ -129,7 +129,6 @@ def test_answers_that_wait_for_room_are_told(start: Start, gate: Gate, page: Any
 
 @pytest.mark.slow
 def test_views_of_runs_are_accessible_and_fit_a_phone(start: Start, settings: Settings, browser: Any) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     compared(settings.runs, "both")
     compared(settings.runs, "a-run-with-a-long-name-that-has-no-room-on-a-phone", last=3)
     trained(settings.runs)
@@ -142,12 +141,6 @@ def test_views_of_runs_are_accessible_and_fit_a_phone(start: Start, settings: Se
             page.goto("about:blank")
             page.goto(f"{server.url}/{place}")
             seen(page, ".stacked tbody tr, .curve", 2)
-            for theme in ("light", "dark"):
-                page.emulate_media(color_scheme=theme)
-                found = axe.run(page, options={"rules": {"region": {"enabled": False}}}).response["violations"]
-                if told := [(v["id"], [node["html"][:160] for node in v["nodes"][:3]]) for v in found]:
-                    wrong[f"{place}, {theme}"] = told
-                if (width := page.evaluate("document.documentElement.scrollWidth")) > 390:
-                    wrong[f"width of {place}, {theme}"] = width
+            wrong |= unfit(page, place)
     assert wrong == {}
     page.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import combinations, permutations
 
 from .normalization import compared_words, is_number
 
@@ -43,10 +43,23 @@ def follows(number: str, text: str, sources: Sequence[str]) -> bool:
     unit = next((unit for found, unit in _quantities(text) if found == value), "")
     values = [found for found, _ in known]
     converted = [(found, one) for found, one in known if one and unit and one != unit]
+    dates = [found for found in map(_year_of_date, sources) if found]
+    ages = [abs(a - b) - 1.0 for a, b in combinations(dates, 2)]  # before the birthday
     return any(
         abs(candidate - value) <= slack
-        for candidate in (*_combined(values), *(c for found, one in converted for c in _converted(found, one, unit)))
+        for candidate in (
+            *_combined(values),
+            *ages,
+            *(c for found, one in converted for c in _converted(found, one, unit)),
+        )
     )
+
+
+def _year_of_date(text: str) -> int:
+    """The year of a text that is one date with its day; 0 if it is none."""
+    numbers = [word for word in compared_words(text) if is_number(word)]
+    years = [int(word) for word in numbers if len(word) == 4 and word.isdigit()]
+    return years[0] if len(years) == 1 and len(numbers) > 1 else 0
 
 
 def _combined(values: Sequence[float]) -> Iterator[float]:

@@ -109,6 +109,8 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
     if agrees:
         yes = agrees in ("true", "yes")
         supported = rests and (confirms(question, evidence, len(results)) if yes else denies(question, evidence))
+    elif rests and _is_a_choice(claim, question, evidence):
+        supported = True
     else:
         sources = [f"{finding.result} {finding.notes}" for finding, _ in results] if rests else []
         supported = _follows(answer, question, evidence, sources)
@@ -117,6 +119,12 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
 
 def _stands_in(claim: Claim, quotes: Iterable[Evidence]) -> bool:
     return any(claim.line in words_of(quote.quote).line for quote in quotes)
+
+
+def _is_a_choice(claim: Claim, question: str, evidence: Sequence[Evidence]) -> bool:
+    """Whether the question itself names the answer (which is longer: A or B?), and a quote is about it."""
+    named = bool(claim.needed) and claim.line in words_of(question).line
+    return named and any(claim.words <= words_of(f"{quote.title} {quote.quote}").words for quote in evidence)
 
 
 def _concludes(claim: Claim, finding: Finding, quotes: _Quotes) -> bool:

@@ -6,7 +6,8 @@ A number, a date, a name or a common word stands in many sentences; it answers a
                               names shares two fifths of its words with the sentence, the one before it and the title
                               (a row of a table may do that as well: `evidence` checks its names)
     and is not outdone        no other sentence says all that it says of the task and more, with another value of the
-                              same kind (a year, a number, a name)
+                              same kind (a year, a number, a name, a month or day of the week); for a name, it must say
+                              every word of the task that is none
 
 or where it is reached over other sentences: one of them has a name and a word of the task and mentions the document.
 Numbers are compared clause by clause (`412 metres long and 18 metres wide`) and cell by cell. Words are compared by
@@ -36,6 +37,12 @@ HOPS = 4
 _ANALYSIS = Analysis()
 _ASKING = frozenset(_ANALYSIS.terms("many much name"))
 _FUNCTION = frozenset(term for word in STOP_WORDS["english"] for term in _ANALYSIS.terms(word.decode()))
+_CALENDAR = frozenset(
+    _ANALYSIS.terms(
+        "January February March April May June July August September October November December "
+        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
+    )
+)
 _CLAUSE = re.compile(r"[,;]\s+|\s+(?:and|but|while|whereas)\s+")
 _CELL = re.compile(r";\s+")
 _EDGES = "\"'()[]{}«»“”‘’,;:.!?"
@@ -123,7 +130,8 @@ class Relevance:
         if not words:
             return True
         names = [name for name in asked.names if not name <= claimed]
-        direct = any(all(passage.first.get(term, at + 1) <= at for term in name) for name in names)
+        last = len(passage.sentences) if claimed <= passage.title else at  # all of it is about its title
+        direct = any(all(passage.first.get(term, last + 1) <= last for term in name) for name in names)
         if not names or is_row:
             near = frozenset[bytes]().union(
                 passage.title, *(s.terms for s in passage.sentences[max(at - 1, 0) : at + 1])
@@ -144,10 +152,14 @@ class Relevance:
         return self._known[key]
 
     def _has_rival(self, asked: Asked, words: Terms, claim: Claim, claimed: Terms, said: Terms) -> bool:
+        wanted = frozenset[bytes]() if claim.numeric else words - asked.named
         for document in self._documents:
             other = _passage(document.title, document.text)
+            if claimed <= other.title:
+                continue
             for at, sentence in enumerate(other.sentences):
-                if not said < words & (sentence.terms | other.title):
+                about = words & (sentence.terms | other.title)
+                if not (said < about and wanted <= about):
                     continue
                 for rival in other.parts[at] if claim.numeric else (sentence,):
                     if said < _said(asked, words, other, rival) and _has_other_value(claim, claimed, asked, rival):
@@ -226,7 +238,8 @@ def _has_other_value(claim: Claim, claimed: Terms, asked: Asked, unit: Unit) -> 
     if claim.numeric:
         years = {_is_year(word) for word in claim.words if is_number(word)}
         return any(_is_year(word) in years and word not in claim.words for word in unit.numbers)
-    return bool(unit.names - asked.words - claimed)
+    others = unit.names - asked.words - claimed
+    return bool(others & _CALENDAR if claimed & _CALENDAR else others - _CALENDAR)
 
 
 def _is_year(word: str) -> bool:
@@ -288,7 +301,8 @@ def _clauses(text: str) -> Iterator[str]:
 
 def _unit(text: str, line: str, terms: Terms, before: Terms = frozenset()) -> Unit:
     numbers = frozenset(word for word in line.split() if is_number(word))
-    return Unit(line, terms, before, numbers, frozenset[bytes]().union(*map(_terms, names_in(text))))
+    names = frozenset[bytes]().union(*map(_terms, names_in(text)))
+    return Unit(line, terms, before, numbers, frozenset(name for name in names if not name[:1].isdigit()))
 
 
 def _line(text: str) -> str:

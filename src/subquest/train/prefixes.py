@@ -23,7 +23,7 @@ from .operations import Packing, to_device
 
 SHORTEST = 32
 """Tokens that a stretch of the tree must have to be shared: each stretch gathers the keys before it once more."""
-LEAST_SAVED = 0.2
+LEAST_SAVED = 0.05
 """Share of a row's tokens that must be saved."""
 
 Array = np.ndarray[Any, Any]

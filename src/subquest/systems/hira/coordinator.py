@@ -23,6 +23,7 @@ from ...runtime.context import Context, LimitReached
 from ...runtime.prompts import Prompts
 from ...runtime.replies import said
 from ...runtime.run import Run
+from ...runtime.statements import claim_of, words_of
 from .expert import Expert, Report
 from .memory import Entry, Memory
 
@@ -103,12 +104,22 @@ class Coordinator:
             process = str(conclusion.get("reasoning_process", "")).strip()
             final = str(conclusion.get("final_conclusion", "")).strip()
             if final:
-                return Distilled(process, final)
+                return Distilled(process, self._kept(planner, report.conclusion, final))
         if isinstance(conclusion, str) and conclusion.strip():
             return Distilled("", conclusion.strip())
         message = "the expert's reasoning could not be distilled; its own conclusion is passed on"
         self._run.events.emit("error", planner.id, where="format", message=message, text=reply)
         return Distilled("", report.conclusion)
+
+    def _kept(self, planner: Context, concluded: str, final: str) -> str:
+        """The distilled conclusion; the expert's own if that is a few words with a name or a number that got lost."""
+        own = claim_of(concluded)
+        lost = own.needed - words_of(final).words if own.short else frozenset()
+        if not lost:
+            return final
+        message = f"the distilled conclusion lost {', '.join(sorted(lost))}; the expert's own is passed on"
+        self._run.events.emit("error", planner.id, where="format", message=message, text=final)
+        return concluded
 
     def fitted(self, chain: str) -> str:
         """The chain; one that is too long for the coordinator keeps its head and its tail."""
