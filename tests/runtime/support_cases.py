@@ -272,6 +272,8 @@ GROUPS = (
             Case("row", "On which shelf is the lamp oil?", "C4", False),
             Case("row", "Which role has Mona Sharp?", "surveyor", True),
             Case("row", "Which role has Mona Sharp?", "ranger", False),
+            Case("row", "On which shelf is the rope?", "Item", False),
+            Case("row", "Which role has Dana Moss?", "Office", False),
         ),
     ),
     Group(

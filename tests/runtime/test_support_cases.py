@@ -2,7 +2,7 @@
 
 import random
 
-from subquest.record import Evidence
+from subquest.record import Document, Evidence
 from subquest.runtime.evidence import Finding, support_of
 from subquest.runtime.sentence_check import is_supported
 from subquest.worlds import make_world
@@ -66,3 +66,18 @@ def test_gold_answers_of_a_generated_world() -> None:
     assert len(wrong) > 40
     assert sum(bool(found.supported) for found in right) >= 0.9 * len(right)
     assert sum(bool(found.supported) for found in wrong) <= 0.3 * len(wrong)
+
+
+def test_the_name_of_a_column_is_no_value() -> None:
+    table = "Month: March; Electricity: 310 kWh; Water: 41 m3\nMonth: April; Electricity: 290 kWh; Water: 38 m3"
+    question = "How much electricity was used in March?"
+
+    def supported(answer: str) -> bool:
+        return bool(
+            support_of(
+                answer, question, [Finding(question, answer, "", [Document("m", "meters.csv", table)])]
+            ).supported
+        )
+
+    assert supported("310 kWh")
+    assert not supported("water")

@@ -123,6 +123,8 @@ class Relevance:
         passage = _passage(document.title, document.text)
         at = passage.places[sentence.start]
         claimed = frozenset(_ANALYSIS.terms(claim.line))
+        if sentence.is_row and not claimed.isdisjoint(_columns(document.text[sentence.start : sentence.end])):
+            return False  # the name of a column is no value
         return any(self._is_about(asked, claim, claimed, passage, at, sentence.is_row) for asked in self._asked)
 
     def _is_about(self, asked: Asked, claim: Claim, claimed: Terms, passage: Passage, at: int, is_row: bool) -> bool:
@@ -267,6 +269,12 @@ def _passage(title: str, text: str) -> Passage:
         for term in unit.terms:
             first.setdefault(term, at)
     return Passage(named, whole, parts, {s.start: at for at, s in enumerate(spans)}, first)
+
+
+def _columns(row: str) -> Terms:
+    """The words that stand only in the names of a row's columns."""
+    cells = [cell.partition(": ") for cell in _CELL.split(row)]
+    return _terms(" ".join(name for name, _, _ in cells)) - _terms(" ".join(value for _, _, value in cells))
 
 
 def _parts(text: str, is_row: bool) -> Iterator[Unit]:
