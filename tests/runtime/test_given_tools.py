@@ -126,6 +126,8 @@ def test_a_call_of_a_tool_that_does_not_exist_is_answered_with_the_one_meant() -
     assert "there are population, tide. Call tide(harbour: string)." in answer("tides", population, tide)
     assert "there are tide. Call tide(harbour: string)." in answer("height_of_water", tide)
     assert "there are population, tide.</documents>" in answer("height_of_water", population, tide)
+    unnamed = coda([tagged('{"town": "Kelm"}'), "<result>x</result>"], tools=[population, tide])
+    assert "Tools: population(town: string); tide(harbour: string)" in told(unnamed, "executor")[0]
 
 
 def test_without_tools_nobody_is_told_of_them_and_a_call_is_no_action() -> None:
@@ -189,6 +191,8 @@ def test_experts_call_functions_inside_their_reasoning(expert: str) -> None:
     (context,) = episode.by_role(expert)
     assert "<|begin_tool_result|>Kelm has 4,210 inhabitants.<|end_tool_result|>" in context.text
     assert "population(town: string)" in context.segments[0].text
+    task = [segment.text for segment in context.segments if segment.kind == "prompt"][-1]
+    assert "Tools: population(town: string)" in task
     assert "toolbox: Calls tools, for what these give: - population: The population of a town." in (
         episode.by_role("planner")[0].segments[0].text
     )

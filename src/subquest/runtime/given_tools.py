@@ -118,10 +118,18 @@ class GivenTools:
         fields = {"tools": listed(tools, signatures=not native)}
         if not native:
             fields["example"] = tools[0].example()
-            messages = self._worked(messages, prompts, form, task) if form.told == TAGS.told else messages
+            if form.told == TAGS.told:
+                messages = self._worked(messages, prompts, form, task)
+            else:  # beside the task as well: a small model calls the tools of worked examples otherwise
+                *before, last = messages
+                messages = [*before, replace(last, content=f"{self._signatures}\n{last.content}")]
         text = prompts.text("given_tools_functions" if native else form.told, **fields)
         text = text.replace(TAGS.opening, form.opening).replace(TAGS.closing, form.closing)
         return self._with(messages, text if searches else f"{text}\n{prompts.text('given_tools_only')}")
+
+    @property
+    def _signatures(self) -> str:
+        return f"Tools: {'; '.join(tool.signature() for tool in self.tools.values())}"[:_LISTED]
 
     def _worked(self, messages: Sequence[Message], prompts: Prompts, form: Form, task: str) -> Sequence[Message]:
         """The messages with a call of the first tool before the task, if they hold other worked examples.
@@ -205,7 +213,8 @@ class GivenTools:
         found = find_object(call)
         name = found.get("name")
         if not isinstance(name, str):
-            return None, {}, 'A call is a JSON object: {"name": the tool, "arguments": {its arguments}}.'
+            form = '{"name": the tool, "arguments": {its arguments}}'
+            return None, {}, f"A call is a JSON object: {form}. {self._signatures}"
         if name not in self.tools:
             near = difflib.get_close_matches(name, self.tools, 1) or list(self.tools)[: len(self.tools) == 1]
             instead = "".join(f" Call {self.tools[other].signature()}." for other in near)
