@@ -72,7 +72,7 @@ def test_what_fits_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     options = ["--device", "cpu", "--shapes", "tiny", "--ranks", "4,0", "--micro-tokens", "24,80"]
     figures = fits.main([*options, "--save", str(tmp_path / "fits.json")])
     rows = figures["figures"]["rows"]
-    assert json.loads((tmp_path / "fits.json").read_text())["rows"] == rows
+    assert json.loads((tmp_path / "fits.json").read_text())["figures"]["rows"] == rows
     sizes = [(row["rank"], row["micro_tokens"], row["checkpointing"]) for row in rows]
     assert sizes == [(r, t, c) for r in (4, 0) for t in (24, 80) for c in (False, True)]
     fitting = [row["peak_gb"] is not None for row in rows]

@@ -104,7 +104,7 @@ def foreseeable(question: Question, facts: Sequence[Fact]) -> bool:
     of the same thing, which nobody could know."""
     known = question.question.casefold()
     for fact in facts:
-        capitalised = re.findall(r"(?<=\s)[A-Z][^\W\d_]{3,}", fact.task)
+        capitalised = re.findall(r"(?<=[^.:?!]\s)[A-Z][^\W\d_]{3,}", fact.task)  # a capital also begins a sentence
         if any(word.casefold() not in known for word in capitalised):
             return False
         known += f" {fact.answer} {fact.about} {' '.join(fact.items)}".casefold()
