@@ -362,7 +362,10 @@ def test_why_questions_failed_is_said(toy: Path, capsys: pytest.CaptureFixture[s
     assert main([*command, "--limit", "2", "--timeout", "0.2", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["toy"]["direct"]["failed"] == 1.0
-    first, last = "the first failure: no answer within 0.2 seconds\n", "2 failed: no answer within 0.2 seconds (2 of them)"
+    first, last = (
+        "the first failure: no answer within 0.2 seconds\n",
+        "2 failed: no answer within 0.2 seconds (2 of them)",
+    )
     assert -1 < err.find(first) < err.find(f"{last}; run again to try once more")
 
 
