@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from _micro_batch import micro_batch
 from _results import Results, add_options
 from _rollout_workload import tokenizer
 from _shapes import SHAPES, lazy_source
@@ -32,9 +33,8 @@ from _timing import PeakMemory, device_name, synchronise
 
 from subquest.engine.torch import Source
 from subquest.errors import UsageError
-from subquest.train.batch import Batch
 from subquest.train.components import make_engine, make_policy
-from subquest.train.loss import LOSSES, Layout
+from subquest.train.loss import LOSSES
 from subquest.train.optimiser import Optimiser
 from subquest.train.policy import Policy
 from subquest.train.recipe import DataPart, ModelPart, OptimiserPart, Recipe, RolloutPart
@@ -44,24 +44,6 @@ CHECKPOINTING = {"off": (False,), "on": (True,), "both": (False, True)}
 
 def say(*words: object) -> None:
     print(*words, file=sys.stderr, flush=True)
-
-
-def micro_batch(tokens: int, vocabulary: int) -> Batch:
-    """Trajectories end to end, each at most 1,000 tokens, whose last quarter the policy wrote."""
-    lengths = [1000] * (tokens // 1000) + ([tokens % 1000] if tokens % 1000 > 3 else [])
-    rows, of, start = [], [], 0
-    for number, length in enumerate(lengths):
-        written = max(1, length // 4)
-        rows.append(torch.arange(start + length - 1 - written, start + length - 1))
-        of.append(torch.full((written,), number))
-        start += length
-    trajectory = torch.cat(of)
-    layout = Layout(trajectory, trajectory, torch.zeros_like(trajectory))
-    chance = torch.Generator().manual_seed(0)
-    return Batch(
-        torch.randint(0, vocabulary, (start,), generator=chance), torch.tensor(lengths), torch.cat(rows), layout,
-        torch.randn(trajectory.numel(), generator=chance), None, layout.weights("token-mean"), ("agent",),
-    )  # fmt: skip
 
 
 class Bench:
@@ -104,7 +86,7 @@ class Bench:
 
     def _step(self, policy: Policy, source: Source, tokens: int) -> dict[str, Any]:
         """The second of two optimiser steps: the first one makes Adam's moments."""
-        batch = micro_batch(tokens, source.architecture.vocabulary)
+        batch = micro_batch(tokens, source.architecture.vocabulary, longest=1000, written=4)
         optimiser = Optimiser(policy, OptimiserPart(micro_tokens=2 * tokens, learning_rate=1e-9), 10)
         try:
             for _ in range(2):

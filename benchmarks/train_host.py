@@ -18,15 +18,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from _micro_batch import micro_batch
+
 from subquest.engine.torch.loader import Source
-from subquest.train.batch import Batch
 from subquest.train.lora import LoraSettings
-from subquest.train.loss import Layout, sft_loss
+from subquest.train.loss import sft_loss
 from subquest.train.policy import Policy
 
 NARROW = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -65,22 +68,6 @@ def source(shape: dict[str, int]) -> Source:
     return Source("random", config, transformers.LlamaForCausalLM(config).state_dict(), None, ())
 
 
-def micro_batch(tokens: int, vocabulary: int) -> Batch:
-    """Trajectories of at most 700 tokens whose last eighth is written by the policy."""
-    lengths = [700] * (tokens // 700) + ([tokens % 700] if tokens % 700 > 1 else [])
-    rows, of, start = [], [], 0
-    for number, length in enumerate(lengths):
-        written = max(1, length // 8)
-        rows.append(torch.arange(start + length - 1 - written, start + length - 1))
-        of.append(torch.full((written,), number))
-        start += length
-    trajectory = torch.cat(of)
-    layout = Layout(trajectory, trajectory, torch.zeros_like(trajectory))
-    ids = torch.randint(0, vocabulary, (start,), generator=torch.Generator().manual_seed(0))
-    ones = torch.ones(trajectory.numel())
-    return Batch(ids, torch.tensor(lengths), torch.cat(rows), layout, ones, None, layout.weights("token-mean"))
-
-
 def measure(work: Callable[[], object], repeats: int, *, cuda: bool) -> dict[str, float]:
     """Operations, and milliseconds of the host (CPU time of this process on a CPU) and as a whole."""
     work()
@@ -115,7 +102,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     shape = SMOLLM2 if cuda else NARROW
     dtype = torch.bfloat16 if cuda else torch.float32
     policy = Policy(source(shape), lora=LoraSettings(args.rank), device=args.device, dtype=dtype)
-    batch = micro_batch(args.tokens, shape["vocab_size"])
+    batch = micro_batch(args.tokens, shape["vocab_size"], longest=700, written=8)
     figures: dict[str, Any] = {"device": args.device, "tokens": batch.token_ids.numel(), "layers": LAYERS}
     for name, merged in (("apart", None), ("merged", policy.merge())):
 

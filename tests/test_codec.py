@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subquest.codec import AboveZero, Record, Share, changed, checked, from_dict, to_dict, without_defaults
+from subquest.codec import AboveZero, Record, Share, changed, checked, from_dict, to_dict, utf8, without_defaults
 from subquest.errors import ConfigError, DataError, UsageError
 from subquest.events import Event
 from subquest.record import Document, Episode, Evidence, Failure, Hit, Question, Segment, Step, Usage
@@ -241,3 +241,10 @@ for number in range(20):
 def test_threads_use_a_declaration_for_the_first_time() -> None:
     """In a process of its own: what went wrong here was a segmentation fault."""
     assert subprocess.run([sys.executable, "-c", FIRST_USES], timeout=120).returncode == 0
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_text_that_can_be_written(text: str) -> None:
+    written = utf8(text)
+    assert written.encode() == text.encode(errors="replace")
+    assert utf8(written) == written

@@ -51,6 +51,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]] = typing.cast(Any, _DataclassFields())
 
 
+def utf8(text: str) -> str:
+    """The text with lone surrogates replaced, which JSON can name but no file or database can hold."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def to_dict(record: Any) -> dict[str, Any]:
     """The record, or dataclass, as JSON-ready dictionaries, sequences and scalars."""
     if isinstance(record, Record):

@@ -174,6 +174,19 @@ def test_an_unreachable_endpoint_is_status_1_with_a_reason(place: Path, capsys: 
     assert "127.0.0.1:9" in err
 
 
+def test_an_endpoint_that_is_down_is_named_once(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    question = ["ask", "q", "--model", "openai:x@http://127.0.0.1:9/v1", "--index", "docs.sq", "--max-seconds", "3"]
+    for options in ([], ["--quiet"]):
+        assert main([*question, *options]) == 1
+        lines = capsys.readouterr().err.splitlines()
+        (error,) = [line for line in lines if "127.0.0.1:9" in line and "retry:" not in line]
+        assert "engine: cannot connect to http://127.0.0.1:9/v1/chat/completions" in error
+        assert "(is the server up?)" in error, "nothing is cut off"
+        retries = [line for line in lines if "retry:" in line]
+        assert len(retries) > 1 or options
+        assert sum("127.0.0.1:9" in line for line in retries) <= 1
+
+
 def test_question_from_standard_input(place: Path) -> None:
     command = [sys.executable, "-m", "subquest", "ask", "-", *ASK[2:], "--json"]
     done = subprocess.run(command, input="Where?\n", capture_output=True, text=True, check=True)

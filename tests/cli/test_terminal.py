@@ -7,6 +7,7 @@ import pytest
 from subquest.cli import main
 from subquest.cli.terminal import Paint, is_live
 from subquest.cli.tree import LiveTree, PlainLines, display
+from subquest.events import EventLog
 
 
 class Terminal(io.StringIO):
@@ -33,6 +34,26 @@ def test_no_color_takes_away_colours_and_nothing_else(monkeypatch: pytest.Monkey
     monkeypatch.setenv("NO_COLOR", "1")
     assert Paint(Terminal())("x", "1") == "x"
     assert isinstance(display(Terminal()), LiveTree)
+
+
+def test_a_long_error_is_wrapped_in_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    stream, message = Terminal(), " ".join(f"word{n}" for n in range(30))
+    log = EventLog()
+    with display(stream) as view:
+        for kind, place, data in (
+            ("start", "", {"question": "q", "system": "coda", "model": "m"}),
+            ("open", "1", {"role": "planner", "task": "t", "parent": None}),
+            ("error", "1", {"where": "engine", "message": message}),
+            ("answer", "", {"answer": "", "forced": False, "confidence": None}),
+        ):
+            view.add(log.emit(kind, place, **data))
+    drawn = stream.getvalue().rpartition("\x1b[J")[2].splitlines()
+    assert max(map(len, drawn)) < 60
+    assert [word for line in drawn for word in line.split() if word.startswith("word")] == message.split()
+    assert drawn[-1] == "└── answer  (none)"
 
 
 def test_messages_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -472,3 +472,20 @@ def test_evidence_of_tasks_that_run_together_is_in_the_order_of_the_tasks() -> N
 
     episode = CoDA(ScriptedEngine(reply), FakeSearch()).ask("Where was its designer born?")
     assert list(dict.fromkeys(e.trajectory for e in episode.evidence)) == ["1.1", "1.2"]
+
+
+def test_a_task_that_stands_twice_in_a_turn_runs_once_and_gives_its_result_for_both() -> None:
+    twice = "<task>Who designed the Orvane Bridge?</task>\n<task>Who designed the Orvane Bridge?</task>"
+    episode = run([twice, "<answer>Mila Torrun</answer>"], EXECUTOR[:2])
+    assert len(episode.by_role("executor")) == 1
+    told = [s.text for s in episode.by_role("planner")[0].segments if s.kind == "env"]
+    assert told == ["<result>Mila Torrun</result>\n<result>Mila Torrun</result>"]
+
+
+def test_a_task_given_a_third_time_is_answered_with_the_result_it_had() -> None:
+    again = "<task>Who designed the Orvane Bridge?</task>"
+    episode = run([again, again, again, "<answer>Mila Torrun</answer>"], [*EXECUTOR[:2], *EXECUTOR[:2]])
+    assert len(episode.by_role("executor")) == 2
+    told = [s.text for s in episode.by_role("planner")[0].segments if s.kind == "env"]
+    assert "already given" in told[2]
+    assert "Mila Torrun" in told[2]

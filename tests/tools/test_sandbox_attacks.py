@@ -417,6 +417,36 @@ kept
     assert await output(box, code) == "41"
 
 
+async def test_children_of_earlier_calls_do_not_count(box):
+    """Nobody waits for a child that ended, or was ended between two calls; sixteen of them would be the limit."""
+    start = "import os\npid = os.fork()\nif pid == 0: os._exit(0)"
+    if not cgroup.available():
+        assert "single process" in (await box.run(start)).error
+        return
+    for _ in range(LIMITS.processes + 4):
+        assert (await box.run(start)).ok
+    assert await output(box, "len([name for name in os.listdir('/proc') if name.isdigit()]), kept") == "(2, 41)"
+
+
+@pytest.mark.skipif(not cgroup.available(), reason="without control groups, code has a single process")
+async def test_code_still_learns_how_its_children_ended():
+    code = """
+import multiprocessing, os, subprocess, time
+failed = subprocess.Popen(['sh', '-c', 'exit 3'])
+running = subprocess.Popen(['sleep', '60'])
+child = multiprocessing.get_context('fork').Process(target=os._exit, args=(5,))
+child.start()
+for pid in failed.pid, child.pid:
+    while open(f'/proc/{pid}/stat').read().split()[2] != 'Z': time.sleep(0.01)
+"""
+    async with Sandbox(LIMITS) as box:
+        await output(box, code)
+        assert await output(box, "child.join(1), child.exitcode") == "(None, 5)"
+        assert await output(box, "failed.wait(), running.poll()") == "(3, -9)"
+        await output(box, "subprocess.Popen = 0\nif os.fork() == 0: os._exit(0)")
+        assert await output(box, "len([name for name in os.listdir('/proc') if name.isdigit()])") == "2"
+
+
 async def test_the_output_pipe_cannot_be_turned_against_the_host(box):
     """Made tiny, made huge, read instead of written, filled without an end of line: the call ends with a result."""
     for code in (

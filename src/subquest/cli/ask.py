@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(summary(episode) | about, ensure_ascii=False))
     elif not args.events:
         _print_answer(episode, streamed=args.quiet, likely=how_likely)
-    for failure in episode.errors:
+    for failure in episode.errors if args.quiet or args.json or args.events else ():  # the tree shows them
         print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
     for problem in unwritten:
         print(f"subquest: {problem}", file=sys.stderr)

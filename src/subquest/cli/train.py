@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             print(text, file=sys.stderr, flush=True)
 
     if args.prepare:
-        say(prepare(recipe, args.prepare))
+        say(prepare(recipe, args.prepare, _command(args, "--prepare", args.prepare)))
         return 0
     if args.estimate is not None:
         from ..train.cost import Machine, estimate, table
@@ -106,13 +106,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _keep_command(args: argparse.Namespace) -> None:
     """Note the command in the run's folder, for its model card."""
-    words = ["subquest", "train", str(args.recipe), "--out", str(args.out)]
-    words += [word for pair in args.set for word in ("--set", pair)]
-    words += [] if args.minutes is None else ["--minutes", f"{args.minutes:g}"]
+    minutes = "" if args.minutes is None else f" --minutes {args.minutes:g}"
     with suppress(FileExistsError, NotADirectoryError):  # the run says what is wrong with its folder
         args.out.mkdir(parents=True, exist_ok=True)
         with (args.out / "commands.txt").open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(public(shlex.join(words)) + "\n")
+            file.write(_command(args, "--out", args.out) + minutes + "\n")
+
+
+def _command(args: argparse.Namespace, option: str, place: Path) -> str:
+    """The command in short, for somebody who wants to repeat it."""
+    words = ["subquest", "train", str(args.recipe), option, str(place)]
+    return public(shlex.join([*words, *(word for pair in args.set for word in ("--set", pair))]))
 
 
 def _next_steps(args: argparse.Namespace, run: TrainRun, reached: int) -> list[str]:

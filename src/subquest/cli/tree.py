@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ STYLES = {
     "answer": "1;32",
 }
 """ANSI styles of the words that lines begin with."""
+PROBLEMS = ("error", "retry")
+"""Lines that are shown in full."""
 
 
 @dataclass(slots=True)
@@ -63,6 +66,8 @@ class EpisodeTree:
         self.top: list[Line | Node] = []
         self.nodes: dict[str, Node] = {}
         self.now = 0.0
+        self._retried: dict[str, str] = {}
+        """Why a call was tried again, by context."""
 
     def add(self, event: Event) -> Line | Node | None:
         """Take in an event; returns the line or node it added, if any."""
@@ -78,10 +83,18 @@ class EpisodeTree:
             node.tokens += data["usage"].get("completion_tokens", 0)
         elif event.kind == "close" and node:
             node.seconds = event.time - node.began
-        line = _line(event)
+        line = self._retry(event) if event.kind == "retry" else _line(event)
         if line:
             (node.items if node else self.top).append(line)
         return line
+
+    def _retry(self, event: Event) -> Line:
+        """The reason once, however often the call fails for it."""
+        data = event.data
+        reason = printable(f"{data['where']}: {data['message']}")
+        again = self._retried.get(event.trajectory) == reason
+        self._retried[event.trajectory] = reason
+        return Line("retry", f"{data['where']}: failed again; waiting {data['wait']:.1f} s" if again else reason)
 
     def _open(self, event: Event) -> Node:
         data = event.data
@@ -91,21 +104,25 @@ class EpisodeTree:
         self.nodes[event.trajectory] = node
         return node
 
-    def lines(self, paint: Paint) -> Iterator[str]:
-        """The tree as text, line by line."""
+    def lines(self, paint: Paint, columns: int) -> Iterator[str]:
+        """The tree as text, line by line. What went wrong is wrapped, so that it can be read to its end."""
         yield paint(self.title, STYLES["question"])
 
         def grow(items: list[Line | Node], indent: str) -> Iterator[str]:
             for number, item in enumerate(items, 1):
                 last = number == len(items)
                 stem = paint(indent + ("└── " if last else "├── "), "2")
+                below = indent + ("    " if last else "│   ")
                 if isinstance(item, Line):
-                    yield f"{stem}{paint(item.kind, STYLES.get(item.kind, ''))}  {item.text}"
+                    width = columns - len(below) - len(item.kind) - 3
+                    first, *rest = textwrap.wrap(item.text, max(width, 20)) if item.kind in PROBLEMS else [item.text]
+                    yield f"{stem}{paint(item.kind, STYLES.get(item.kind, ''))}  {first}"
+                    yield from (f"{paint(below, '2')}{' ' * len(item.kind)}  {more}" for more in rest)
                     continue
                 seconds = self.now - item.began if item.seconds is None else item.seconds
                 cost = paint(f"   {item.turns} turns, {item.tokens} tokens, {seconds:.1f} s", "2")
                 yield f"{stem}{paint(item.role, STYLES.get(item.role, '1'))}  {item.task}{cost}"
-                yield from grow(item.items, indent + ("    " if last else "│   "))
+                yield from grow(item.items, below)
 
         yield from grow(self.top, "")
 
@@ -129,8 +146,8 @@ def _line(event: Event) -> Line | None:
             notes += [f"confidence {data['confidence']:.2f}"] if data["confidence"] is not None else []
             notes += ["not supported by a document"] if data.get("supported") is False else []
             return Line("answer", _short(data["answer"] or "(none)") + (f"  ({', '.join(notes)})" if notes else ""))
-        case "error" | "retry":
-            return Line(event.kind, _short(f"{data['where']}: {data['message']}"))
+        case "error":
+            return Line("error", printable(f"{data['where']}: {data['message']}"))
         case "limit":
             return Line("limit", _short(f"{data['what']}: {data['message']}"))
         case "memory" | "code" | "page":
@@ -169,7 +186,7 @@ class LiveTree:
         """Write the tree over the last one. While it grows, only as much as the window holds; at the end, all of it."""
         self._last = time.monotonic()
         columns, rows = shutil.get_terminal_size()
-        lines = [clipped(line, columns) for line in self.tree.lines(self._paint)]
+        lines = [clipped(line, columns) for line in self.tree.lines(self._paint, columns)]
         shown = lines if whole else lines[-(rows - 1) :]
         back = f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
         self._stream.write(back + "".join(f"{line}\n" for line in shown))

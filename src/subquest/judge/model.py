@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from ..codec import utf8
 from ..data.registry import match_set
 from ..engine import Engine, Message, Sampling
 from ..errors import DataError, UsageError
@@ -168,7 +169,7 @@ class Cache:
         return Verdict(bool(row[0]), row[1]) if row else None
 
     def put(self, key: str, verdict: Verdict) -> None:
-        reply = verdict.reason.encode(errors="replace").decode()
+        reply = utf8(verdict.reason)
         try:
             self._db.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?)", (key, int(bool(verdict.yes)), reply))
         except sqlite3.Error as error:

@@ -11,6 +11,7 @@ import zlib
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
+from ..codec import utf8
 from ..errors import DataError
 
 _END = struct.Struct("<4s4H2LH")
@@ -111,7 +112,7 @@ class GzipReader(gzip.GzipFile):
 
 def unpack_to_memory(stream: BinaryIO, name: str) -> BinaryIO:
     """The stream as a file in memory, for readers that must seek in it."""
-    file = cast("BinaryIO", os.fdopen(os.memfd_create(name[:200].encode(errors="replace").decode()), "w+b"))
+    file = cast("BinaryIO", os.fdopen(os.memfd_create(utf8(name[:200])), "w+b"))
     length = 0
     try:
         while chunk := stream.read(1 << 20):

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..address import Address, checked_address, checked_key, checked_url
+from ..codec import utf8
 from ..errors import MissingDependency, SearchError, SearchRefused, UsageError
 from .json_server import JsonServer
-from .store import utf8
 
 if TYPE_CHECKING:
     import numpy as np

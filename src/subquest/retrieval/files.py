@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..codec import utf8
 from . import store
 
 KEPT = "files"
@@ -64,11 +65,11 @@ class Files:
         return self._files(condition, (text.lower(), limit, offset))
 
     def get(self, name: str) -> IndexedFile | None:
-        return next(iter(self._files("WHERE name = ?", (store.utf8(name),))), None)
+        return next(iter(self._files("WHERE name = ?", (utf8(name),))), None)
 
     def at(self, path: str) -> IndexedFile | None:
         """The file that was read at a path."""
-        return next(iter(self._files("WHERE path = ?", (store.utf8(path),))), None)
+        return next(iter(self._files("WHERE path = ?", (utf8(path),))), None)
 
     def _files(self, condition: str, values: tuple[Any, ...]) -> list[IndexedFile]:
         with store.reading(self._path):

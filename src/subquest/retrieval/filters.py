@@ -11,8 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..codec import utf8
 from ..errors import UsageError
-from .store import utf8
 
 Filter = Mapping[str, Any]
 Choice = str | int | float

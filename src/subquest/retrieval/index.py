@@ -21,6 +21,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..codec import utf8
 from ..errors import MissingDependency, SearchError, UsageError
 from ..record import Document, Hit
 from . import store, titles
@@ -37,7 +38,6 @@ from .generation import RETRIES, Generation, open_newest
 from .inspection import Info, info
 from .search import Mode, check_ids
 from .settings import Entry, Settings
-from .store import utf8
 from .store_reader import StoreReader
 from .tables import Tables
 from .vectors import to_half

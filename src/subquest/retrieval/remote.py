@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..address import checked_address, is_loopback
+from ..codec import utf8
 from ..errors import SearchError, UsageError
 from ..masking import mask, masked
 from ..record import Hit
 from .corpus import from_object
 from .frameworks import Retrievers
 from .search import check_request
-from .store import cleaned, utf8
+from .store import cleaned
 
 if TYPE_CHECKING:
     import httpx2

@@ -34,6 +34,7 @@ from typing import Any
 import msgspec
 
 from .. import checksums
+from ..codec import utf8
 from ..errors import DamagedIndex, DataError, SearchError, UsageError
 from ..record import Document
 from . import checks
@@ -398,11 +399,6 @@ def _storable(document: Document) -> Any:
         return found
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"document {document.id!r}: its metadata cannot be stored as JSON ({error})") from None
-
-
-def utf8(text: str) -> str:
-    """The text with lone surrogates replaced."""
-    return text.encode(errors="replace").decode()
 
 
 def to_document(row: tuple[str, str, str, str | None]) -> Document:

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
+from ..codec import utf8
 from ..errors import DataError, UsageError
 from ..input_file import parse_json
 from ..record import Document
@@ -82,7 +83,7 @@ def write(source: Source, out: IO[str], *, plain: bool = False, progress: Progre
             record["meta"] = dict(document.meta)
         if vector is not None and not plain:
             record["vector"] = base64.b64encode(vector.astype("<f2").tobytes()).decode()
-        out.write(json.dumps(record, ensure_ascii=False).encode(errors="replace").decode() + "\n")
+        out.write(utf8(json.dumps(record, ensure_ascii=False)) + "\n")
         count += 1
         if progress:
             progress(1)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import checksums
+from ..codec import utf8
 from ..errors import SearchError
 from ..record import Document
 from . import ann, checks, store
@@ -173,7 +174,7 @@ class Writer:
         removed = 0
         with self._new_generation():
             source = iter(ids)
-            while batch := [store.utf8(identifier) for identifier in islice(source, BATCH)]:
+            while batch := [utf8(identifier) for identifier in islice(source, BATCH)]:
                 marks = ",".join("?" * len(batch))
                 numbers = [n for (n,) in self.db.execute(f"SELECT number FROM documents WHERE id IN ({marks})", batch)]
                 self._remove_numbers(numbers)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..codec import utf8
 from ..errors import DataError, OutsideError
 from . import pack
 from .file import connect
@@ -290,7 +291,7 @@ class Transactions:
 
 def column(text: str) -> str:
     """Text that SQLite can hold; what it cannot (lone surrogates) is kept exactly in the row's body."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return utf8(text)
 
 
 def number(value: float) -> float | str:

@@ -12,6 +12,7 @@ folder of a system holds a subfolder for each set; one without them serves every
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +52,10 @@ def folder_beside(kinds: Sequence[type], name: str) -> Path:
     return next(found, beside[0])
 
 
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.strip().encode()).hexdigest()[:16]
+
+
 class Prompts:
     """The prompts of one system: `own` is its folder, `override` the user's. Shared prompts come last.
 
@@ -65,6 +70,8 @@ class Prompts:
         self._own = own
         self._override = override
         self._chosen = chosen
+        self.digests: dict[str, str] = {}
+        """Those that were read so far, by name."""
 
     def _folders(self, name: str) -> tuple[Path, ...]:
         sets: tuple[PromptSet, ...] = ("full", "compact") if self._chosen(name) == "full" else ("compact",)
@@ -74,6 +81,13 @@ class Prompts:
     def set_of(self, name: str) -> PromptSet:
         """The set that a prompt is taken from."""
         return self._chosen(name)
+
+    def has(self, name: str) -> bool:
+        return any((folder / f"{name}.md").is_file() for folder in self._folders(name))
+
+    def digest(self, name: str) -> str:
+        """A prompt by its text."""
+        return digest_of(self._read(name))
 
     def text(self, name: str, **fields: str) -> str:
         """One prompt file as text, for messages in mid-conversation."""
@@ -104,7 +118,9 @@ class Prompts:
 
     @functools.lru_cache(maxsize=64)  # noqa: B019
     def _read(self, name: str) -> str:
-        return read_text(self._place(name), "the prompt")
+        text = read_text(self._place(name), "the prompt")
+        self.digests[name] = digest_of(text)
+        return text
 
     @functools.lru_cache(maxsize=64)  # noqa: B019
     def _place(self, name: str) -> Path:

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from ..address import checked_address, checked_key
+from ..codec import utf8
 from ..errors import DataError, MissingDependency, ToolError
 from ..masking import mask
 from ..models import find
 from ..readers import images
-from ..retrieval.store import utf8
 from .files import MAX_FILE, sniff
 
 FRAMES = 6

@@ -24,11 +24,11 @@ from typing import Any
 from urllib.parse import urljoin
 
 from ..address import checked_address, checked_key
+from ..codec import utf8
 from ..errors import DataError, SearchError, SearchRefused, UsageError
 from ..masking import mask, masked
 from ..record import Document, Hit
 from ..retrieval.search import Search
-from ..retrieval.store import utf8
 
 ATTEMPTS = 4
 PAGE = 10

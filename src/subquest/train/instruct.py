@@ -76,7 +76,7 @@ async def run_pipeline(
             left_out[f"trace: {reason}"] += 1
         else:
             kept.append(episode)
-    return Traces(kept, +left_out)
+    return Traces(kept, +left_out, made.prompts)
 
 
 async def _generate(

@@ -42,7 +42,8 @@ from .rollouts import MemoisedSearch
 from .run import TrainRun
 from .served_rollouts import ServedPolicy
 from .sft import SFTTrainer
-from .traces import TraceSet, gold_traces, opening_of
+from .trace_prompts import check_prompts
+from .traces import TraceSet, check_prepared, gold_traces, opening_of
 from .world_sources import WORLD, WorldSources
 
 Watch = Callable[[int, Mapping[str, float]], None]
@@ -65,6 +66,8 @@ async def train(
     Under torchrun every process calls this; the policy is sharded over them and each rolls out its share.
     """
     place = _device(device)
+    if recipe.kind == "sft":
+        check_prepared(recipe, say)
     async with AsyncExitStack() as held:  # a failure must release the folder too
         ranks = Ranks.from_environment(place)
         held.callback(ranks.close)
@@ -211,11 +214,11 @@ def _taught(recipe: Recipe, source: Source, run: TrainRun) -> TraceSet:
     made_from = json.dumps([recipe.as_dict(), run.sources], sort_keys=True)
     kept = run.folder / f"traces-{hashlib.sha256(made_from.encode()).hexdigest()[:8]}.xz"
     if run.ranks.first and not kept.exists():
-        building = kept.with_suffix(".tmp")
-        gold_traces(recipe, source, workers=os.cpu_count() or 1).save(building)
-        os.replace(building, kept)
+        gold_traces(recipe, source, workers=os.cpu_count() or 1).save(kept)
     run.ranks.wait()
-    return TraceSet.load(kept)
+    traces = TraceSet.load(kept)
+    check_prompts(kept, traces.prompts, recipe.prompt_set, "begin a new run (--out)")
+    return traces
 
 
 def _keep_vocabulary(source: Source, folder: Path) -> None:
@@ -235,8 +238,8 @@ def _built(documents: Iterable[Document], folder: Path, ranks: Ranks) -> Index:
     return search
 
 
-def prepare(recipe: Recipe, file: Path) -> str:
-    """Write the gold traces of a fine-tuning recipe to a file; returns a summary."""
+def prepare(recipe: Recipe, file: Path, command: str = "") -> str:
+    """Write the gold traces of a fine-tuning recipe to a file, with the command that does so; returns a summary."""
     if recipe.kind != "sft":
         raise UsageError(
             f"only supervised fine-tuning has gold traces to prepare; {recipe.name} is a recipe of kind rl"
@@ -245,7 +248,7 @@ def prepare(recipe: Recipe, file: Path) -> str:
         raise UsageError(f"{file} is a folder; name a file for the traces")
     source = load_source(recipe.model.path, weights=False)  # only its words and its window are needed
     traces = gold_traces(replace(recipe, traces=()), source, workers=os.cpu_count() or 1)
-    replace(traces, opening=opening_of(traces, source)).save(file)
+    replace(traces, opening=opening_of(traces, source), command=command).save(file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return (
         f"{file}: {len(traces)} gold traces {dict(traces.made_by)}, {len(traces.ids)} tokens, {traces.actions.sum()} of"

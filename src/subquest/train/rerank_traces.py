@@ -25,6 +25,7 @@ from ..metrics import contains_answer
 from ..record import Document, Episode, Question, Segment, Trajectory
 from ..retrieval.index import Index
 from ..retrieval.rerank import NO, YES, judgement
+from ..runtime.prompts import digest_of
 from ..runtime.rendering import one_line
 from .facts import Fact, facts_of, query, read
 
@@ -147,6 +148,12 @@ def episodes(
         )
         for n, (question, group) in enumerate(made)
     ]
+
+
+def prompt_digests() -> dict[str, str]:
+    """The prompt by its text, with nothing filled in."""
+    messages = judgement("", Document("", "", ""))
+    return {"judgement": digest_of("\n".join(message.content for message in messages))}
 
 
 def _trajectory(judged: Judgement, name: str, vocabulary: Vocabulary, chat: ChatFormat) -> Trajectory:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -152,6 +152,8 @@ class Traces(NamedTuple):
     episodes: list[Episode]
     rejected: Counter[str]
     """Questions that gave no trace, by reason."""
+    prompts: Mapping[str, str]
+    """Digests of the prompts that the system read, by name."""
 
 
 async def make_traces(
@@ -173,6 +175,7 @@ async def make_traces(
     """
     gate = asyncio.Semaphore(concurrency)
     kind = get(system)
+    read: dict[str, str] = {}
     alone = player is not None and player.roles >= set(kind.roles)
 
     async def trace(question: Question) -> Episode | str:
@@ -186,7 +189,9 @@ async def make_traces(
             async with gate:
                 playing = player.at(attempt) if player else None
                 engine = TeacherEngine(vocabulary, chat, teacher, rewriter=rewriter, player=playing)
-                episode = await kind(engine, search, **settings).solve(question, seed=attempt or None)
+                running = kind(engine, search, **settings)
+                episode = await running.solve(question, seed=attempt or None)
+                read.update(running.prompts.digests)
             reason = _rejection(episode) or teacher.objection(episode)
             if not reason:
                 return _without(episode, teacher.untaught)
@@ -199,7 +204,7 @@ async def make_traces(
             rejected[found] += 1
         else:
             episodes.append(found)
-    return Traces(episodes, rejected)
+    return Traces(episodes, rejected, read)
 
 
 def _without(episode: Episode, roles: frozenset[str]) -> Episode:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import lzma
+import shlex
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
@@ -22,10 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import assemble
+from ..codec import checked, to_dict
 from ..engine.chat_format import chat_format_of
 from ..engine.torch.loader import Source
 from ..engine.torch.vocabulary import Vocabulary
 from ..errors import ConfigError, DataError
+from ..output_file import complete_file
 from ..process import end_with_parent, run_sync
 from ..record import Episode
 from ..systems.registry import get
@@ -35,6 +38,7 @@ from .data import load_material, open_search, refuse_test
 from .instruct import run_pipeline
 from .recipe import DataPart, Recipe
 from .teacher import make_traces
+from .trace_prompts import TracePrompts, check_prompts, prompts_of_all
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,6 +69,10 @@ class TraceSet:
     """[N] how much a token of each trajectory counts; where None, all the same."""
     opening: str = ""
     """What the first tokens say, by which traces of another vocabulary are known; empty in old files."""
+    prompts: tuple[TracePrompts, ...] | None = ()
+    """What they were made with; None in old files."""
+    command: str = ""
+    """The command that prepared them."""
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -135,6 +143,9 @@ class TraceSet:
             self.rejected + left_out,
             self.made_by,
             None if self.weights is None else self.weights[fits],
+            self.opening,
+            self.prompts,
+            self.command,
         )
 
     def save(self, path: Path) -> None:
@@ -151,11 +162,15 @@ class TraceSet:
         }
         if self.opening:
             head["opening"] = self.opening
+        if self.prompts is not None:
+            head["prompts"] = [to_dict(prompts) for prompts in self.prompts]
+        if self.command:
+            head["command"] = self.command
         if self.weights is not None:
             head["weights"] = self.weights.tolist()
         path.parent.mkdir(parents=True, exist_ok=True)
         filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 26}]
-        with lzma.open(path, "wb", filters=filters) as file:
+        with complete_file(path) as scratch, lzma.open(scratch, "wb", filters=filters) as file:
             file.write(json.dumps(head).encode() + b"\n")
             file.write(self.ids.astype("<u4" if self.ids.max(initial=0) > 0xFFFF else "<u2").tobytes())
             file.write(np.packbits(self.actions).tobytes())
@@ -164,14 +179,7 @@ class TraceSet:
     def load(cls, path: Path) -> TraceSet:
         import numpy as np
 
-        try:
-            with lzma.open(path, "rb") as file:
-                head = json.loads(file.readline())
-                body = file.read()
-        except (OSError, lzma.LZMAError, EOFError, ValueError, RecursionError) as error:
-            raise DataError(f"{path} does not contain prepared traces: {error}") from None
-        if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise DataError(f"{path} does not contain prepared traces of the form {FORMAT}; prepare them again")
+        head, body = _read(path)
         tokens, masks = head["tokens"], -(-head["tokens"] // 8)
         width = (len(body) - masks) // max(tokens, 1)
         if width not in (2, 4) or len(body) != tokens * width + masks:
@@ -185,11 +193,42 @@ class TraceSet:
             Counter(head["made_by"]),
             np.asarray(head["weights"], np.float32) if "weights" in head else None,
             head.get("opening", ""),
+            _prompts_in(head),
+            head.get("command", ""),
         )
 
 
+def _read(path: Path, *, head_only: bool = False) -> tuple[dict[str, Any], bytes]:
+    """What a file says about its traces, and the traces."""
+    try:
+        with lzma.open(path, "rb") as file:
+            head = json.loads(file.readline())
+            body = b"" if head_only else file.read()
+    except (OSError, lzma.LZMAError, EOFError, ValueError, RecursionError) as error:
+        raise DataError(f"{path} does not contain prepared traces: {error}") from None
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise DataError(f"{path} does not contain prepared traces of the form {FORMAT}; prepare them again")
+    return head, body
+
+
+def _prompts_in(head: dict[str, Any]) -> tuple[TracePrompts, ...] | None:
+    return checked(tuple[TracePrompts, ...], head["prompts"], "prompts", error=DataError) if "prompts" in head else None
+
+
+def check_prepared(recipe: Recipe, say: Callable[[str], None]) -> None:
+    """Refuse prepared traces of other prompts before anything is loaded."""
+    for path in (Path(path).expanduser() for path in recipe.traces):
+        head, _ = _read(path, head_only=True)
+        command = head.get("command") or f"subquest train RECIPE.toml --prepare {shlex.quote(str(path))}"
+        check_prompts(path, _prompts_in(head), recipe.prompt_set, f"prepare the traces again: {command}", say)
+
+
 def traces_of(
-    episodes: Iterable[Episode], rejected: Counter[str] | None = None, roles: Sequence[str] = (), weight: float = 1.0
+    episodes: Iterable[Episode],
+    rejected: Counter[str] | None = None,
+    roles: Sequence[str] = (),
+    weight: float = 1.0,
+    prompts: TracePrompts | None = None,
 ) -> TraceSet:
     """Episodes as arrays; trajectories in which nothing was written, or of other roles, are left out."""
     import numpy as np
@@ -215,6 +254,7 @@ def traces_of(
         rejected or Counter(),
         made_by,
         None if weight == 1.0 else np.full(len(ids), weight, np.float32),
+        prompts=(prompts,) if prompts else (),
     )
 
 
@@ -231,6 +271,7 @@ def join(parts: Sequence[TraceSet]) -> TraceSet:
         None
         if all(p.weights is None for p in parts)
         else np.concatenate([np.ones(len(p.lengths), np.float32) if p.weights is None else p.weights for p in parts]),
+        prompts=prompts_of_all([p.prompts for p in parts]),
     )
 
 
@@ -334,7 +375,9 @@ def _make(part: DataPart, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet
             if system == judging.SYSTEM:
                 assert own is not None
                 judged = list(judging.judgements(material.questions, material.documents, own, seed=recipe.seed))
-                found.append(traces_of(judging.episodes(judged, vocabulary, chat), weight=judging.COUNTS))
+                prompts = TracePrompts(system, {}, judging.prompt_digests())
+                episodes = judging.episodes(judged, vocabulary, chat)
+                found.append(traces_of(episodes, weight=judging.COUNTS, prompts=prompts))
                 continue
             tracing = (search, vocabulary, chat)
             settings = _settings_of(system, part, recipe)
@@ -344,7 +387,8 @@ def _make(part: DataPart, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet
             else:
                 making = make_traces(system, material.questions, *tracing, **settings)
             made = run_sync(making)
-            found.append(traces_of(made.episodes, made.rejected, part.roles))
+            prompts = TracePrompts(system, settings, made.prompts)
+            found.append(traces_of(made.episodes, made.rejected, part.roles, prompts=prompts))
     return join(found)
 
 

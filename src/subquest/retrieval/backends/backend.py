@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...codec import utf8
 from ...errors import UsageError
 from ...record import Document, Hit
 from .. import titles
@@ -351,7 +352,7 @@ def storable(document: Document) -> Document:
 
 
 def _utf8(words: str) -> str:
-    return words.encode(errors="replace").decode().replace("\0", MISSING)
+    return utf8(words).replace("\0", MISSING)
 
 
 def facets_of(meta: Mapping[str, Any]) -> tuple[str, ...]:

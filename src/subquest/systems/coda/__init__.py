@@ -111,22 +111,25 @@ class CoDA(System[CoDASettings]):
     async def _delegate(
         self, run: Run, context: Context, tasks: Sequence[str], findings: list[Finding], level: int
     ) -> list[str]:
-        """Run the tasks of one turn concurrently; results come back in their order."""
+        """Run the tasks of one turn concurrently, each once; results come back in their order."""
         run.events.emit("plan", context.id, steps=list(tasks))
-        if len(tasks) == 1:
-            return [await self._execute(run, context, tasks[0], findings, level)]
-        found: list[list[Finding]] = [[] for _ in tasks]
-        jobs = (self._execute(run, context, text, own, level) for text, own in zip(tasks, found, strict=True))
-        results = await asyncio.gather(*jobs)
+        once = list(dict.fromkeys(tasks))
+        found: list[list[Finding]] = [[] for _ in once]
+        jobs = (self._execute(run, context, text, findings, own, level) for text, own in zip(once, found, strict=True))
+        results = dict(zip(once, await asyncio.gather(*jobs), strict=True))
         findings += [
             finding for own in found for finding in own
         ]  # in the order of the tasks, not in which they finished
-        return results
+        return [results[task] for task in tasks]
 
-    async def _execute(self, run: Run, parent: Context, task: str, findings: list[Finding], level: int) -> str:
+    async def _execute(
+        self, run: Run, parent: Context, task: str, earlier: Sequence[Finding], findings: list[Finding], level: int
+    ) -> str:
         """The executor sub-loop: an ephemeral context that holds the task and nothing else."""
         if parent.repeats("task", task):
-            return "This task was already given; use its result or ask something else."
+            known = next((finding.result for finding in reversed(earlier) if finding.task == task), "")
+            was = f" Its result was: {known}" if known else ""
+            return f"This task was already given.{was}\nUse its result, or ask something else."
         nested = level < self.settings.depth
         prompt = f"executor{'_nested' * nested}{'_no_refine' * (not self.settings.refine)}"
         opening = self.prompts.messages(prompt, task=task)

@@ -152,6 +152,31 @@ def keep(names: list[str]) -> str:
     return ""
 
 
+def reap() -> None:
+    """Wait for children of earlier calls, which have all ended: until then they count to the limit of processes.
+
+    Objects of the code that stand for children look first, so that they know how the children ended.
+    """
+    import contextlib
+
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return
+    with contextlib.suppress(Exception):  # the code may have changed the modules
+        if "multiprocessing.process" in sys.modules:
+            sys.modules["multiprocessing.process"].active_children()
+        if "subprocess" in sys.modules:
+            import gc
+
+            kind = sys.modules["subprocess"].Popen
+            for child in [found for found in gc.get_objects() if issubclass(type(found), kind)]:
+                child.poll()
+    with contextlib.suppress(ChildProcessError):  # none is left
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 class Response:
     """What `fetch` returns."""
 
@@ -277,6 +302,7 @@ def main() -> None:
             raise KeyboardInterrupt
 
     def carry_out(do: str, **given: Any) -> str:
+        reap()
         if do == "restore":
             try:
                 return restore(CHANNELS["earlier"], given["names"], options["files"])

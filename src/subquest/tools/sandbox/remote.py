@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ...address import checked_address
+from ...codec import utf8
 from ...errors import ToolError
 from ...masking import mask, masked
-from ...retrieval.store import utf8
 from .interface import CodeResult, SandboxLimits
 
 ANSWER = 16 << 20

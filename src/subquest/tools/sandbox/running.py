@@ -13,7 +13,7 @@ import subprocess
 import time
 from typing import Any
 
-from ...retrieval.store import utf8
+from ...codec import utf8
 from .cgroup import Cgroup
 from .interface import SandboxLimits, SandboxUnavailable
 from .watchdog import inner_pid, kill_below, tree
