@@ -14,7 +14,8 @@ An answer is *supported* where
 
 A few words are stated only by a sentence about what was asked (`relevance`), and a row of a table states a result only
 if it has those names of the task (or of the query) that rows of the table have. An answer that only says that it does
-not know, or of another kind than what was asked (`answer_kind`), is not supported. The rules cannot check longer reasoning.
+not know, or of another kind than what was asked (`answer_kind`), is not supported. The rules cannot check longer
+reasoning.
 """
 
 from __future__ import annotations
