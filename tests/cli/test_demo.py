@@ -53,6 +53,20 @@ def test_right_and_wrong_are_told_apart(place: Path, capsys: pytest.CaptureFixtu
     assert (place / "demo" / "docs.sq").is_dir()
 
 
+def test_the_command_that_is_suggested_is_one_that_runs(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = place / "bin" / "subquest"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program.with_name("python")))
+    for path, shown in ((str(program.parent), "subquest"), ("", str(program))):
+        monkeypatch.setenv("PATH", path)
+        assert main(["demo", "--questions", "1", "--out", "d"]) == 0
+        assert f'Ask your own: {shown} ask "..." --index d/docs.sq' in capsys.readouterr().out
+
+
 def test_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--json", "--questions", "2", "--out", "d"]) == 0
     found = json.loads(capsys.readouterr().out)

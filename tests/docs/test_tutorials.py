@@ -41,6 +41,16 @@ def test_there_is_one_for_each_reader() -> None:
     assert [page.stem for page in TUTORIALS] == ["ask-your-documents", "compare-systems", "train"]
 
 
+def test_pages_that_are_followed_in_one_folder_do_not_disturb_each_other() -> None:
+    """A world or a run that an earlier page has left would be refused, or replaced."""
+    written = [
+        (place, page.name)
+        for page in (ROOT / "README.md", *TUTORIALS)
+        for place in set(re.findall(r"--out (runs/\S+|\S*world)", page.read_text()))
+    ]
+    assert len(dict(written)) == len(written) > 5, written
+
+
 @pytest.mark.embedded
 def test_ask_your_documents(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("xllamacpp")
@@ -81,12 +91,12 @@ def test_compare_systems(place: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert second["coda"][1] > second["direct"][1]
     assert "<html" in (place / "report.html").read_text()
     assert any("table 2" in out for command, out in said.items() if command.startswith("subquest study"))
-    assert (place / "first.jsonl").stat().st_size > 1000
+    assert (place / "compare.jsonl").stat().st_size > 1000
 
 
 def rows(table: str) -> dict[str, tuple[int, float]]:
     """Questions and exact match by system."""
-    return {system: (int(n), float(em)) for system, n, em in re.findall(r"^world +(\S+) +(\d+) +(\S+)", table, re.M)}
+    return {system: (int(n), float(em)) for system, n, em in re.findall(r"^\S*world +(\S+) +(\d+) +(\S+)", table, re.M)}
 
 
 def gold_plan(question: Question) -> dict[str, str]:
@@ -106,7 +116,7 @@ def test_train(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
         said = {command.text: out for command, out in run_page(tutorial("train"), url, capsys)}
     from subquest.runs import RunStore
 
-    with RunStore.open(place / "runs/first/run.sqlite") as run:
+    with RunStore.open(place / "runs/tutorial/run.sqlite") as run:
         scores = {metric.step: metric.value for metric in run.metrics() if metric.name == "dev_em"}
     assert scores[60] > 0.8 > 0.4 > scores[20]
     table = next(out for command, out in said.items() if command.startswith("subquest eval"))

@@ -86,6 +86,24 @@ def test_an_answer_that_stands_in_no_document_is_not(answer: str) -> None:
     assert supported(answer) is False
 
 
+RATES = Document(
+    "7",
+    "Expenses > What is paid",
+    "The club pays for travel, meals and rooms.\n\n- A bicycle costs it 14 pence per mile. Ask first.\n"
+    "- Meals are covered up to 32 pounds per day. Drinks are not.\n- A tent: 21 pounds per day.",
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "supported"),
+    [("32 pounds per day", True), ("32 pounds", True), ("21 pounds per day", False), ("14 pence per mile", False)],
+)
+def test_an_answer_may_repeat_words_of_the_question(answer: str, supported: bool) -> None:
+    question = "How much does the club pay for meals per day?"
+    read = Finding("", "", "", (RATES,), query=question)
+    assert support_of(answer, question, [read]).supported is supported
+
+
 def test_no_answer_is_neither() -> None:
     assert supported(" ") is None
 

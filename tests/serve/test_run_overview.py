@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -78,15 +79,23 @@ def test_whether_a_run_is_over(start: Start, settings: Settings) -> None:
         with RunStore.create(folder / "run.sqlite", settings={"recipe": "peco", "kind": "rl"}) as store:
             for step in range(1, 4):
                 store.add_metrics(step, {"reward": 0.1 * step, "dev_em": 0.2 * step, "kl": 0.01}).wait()
-    with start() as server, server.client() as client:
-        assert {name: run["status"] for name, run in overviews(client).items()} == {
-            "partial": "running", "killed": "running", "trained": "finished", "learning": "running", "asked": "open",
+    names = ("partial", "killed", "learning/run")
+    with ExitStack() as writers, start() as server, server.client() as client:
+        found = {name: run["status"] for name, run in overviews(client).items()}
+        assert found == {  # nobody writes them any more
+            "partial": "stopped", "killed": "stopped", "trained": "finished", "learning": "stopped", "asked": "open",
         }  # fmt: skip
-        for name in ("partial", "killed", "learning/run"):
+        for name in names:
+            writer = writers.enter_context(RunStore.open(settings.runs / f"{name}.sqlite", write=True))
+            writer.add_event("again", Event(0, "start", 0.0, data={"question": "Question 9?"}))
+            writer.flush()
+        found = {name: run["status"] for name, run in overviews(client).items()}
+        assert {found[name] for name in ("partial", "killed", "learning")} == {"running"}
+        for name in names:
             long_ago(settings.runs / f"{name}.sqlite")
-        found = overviews(client)
-        assert {found[name]["status"] for name in ("partial", "killed", "learning")} == {"stopped"}
-        learning = found["learning"]
+        every = overviews(client)
+        assert {every[name]["status"] for name in ("partial", "killed", "learning")} == {"stopped"}
+        learning = every["learning"]
         assert (learning["kind"], learning["score"]["metric"]) == ("training", "dev_em")
         assert learning["score"]["value"] == pytest.approx(0.6)
         assert (learning["step"], learning["steps"], learning["models"]) == (3, 9, ["tiny"])

@@ -76,7 +76,9 @@ def run(args: argparse.Namespace) -> int:
         _print(episode, ok)
     if not all(right):
         print("A model this small is wrong now and then. A larger one: --model openai:NAME@http://HOST/v1")
-    print(f'Ask your own: subquest ask "..." --index {index.path}')
+    beside = Path(sys.executable).with_name("subquest")  # an environment that is not activated is not on the path
+    program = beside if shutil.which("subquest") is None and beside.exists() else "subquest"
+    print(f'Ask your own: {program} ask "..." --index {index.path}')
     return 0
 
 

@@ -137,7 +137,7 @@ class Counter:
 
 
 class EvaluationProgress:
-    """How far an evaluation is, and at its end why questions failed."""
+    """How far an evaluation is, and why questions failed: the first reason at once, how often at the end."""
 
     def __init__(self, total: int, done: int) -> None:
         self._total, self._done, self._new = total, done, 0
@@ -176,7 +176,11 @@ class EvaluationProgress:
         if scores["failed"]:
             self._failed += 1
             worst = max(reversed(episode.errors), key=lambda f: f.fatal, default=None)
-            self._reasons[worst.message if worst else "no reason given"] += 1
+            reason = worst.message if worst else "no reason given"
+            if not self._reasons and self._done < self._total:
+                self._line.clear()
+                print(f"the first failure: {printable(reason)}", file=sys.stderr, flush=True)
+            self._reasons[reason] += 1
         elif outside := [f for f in episode.errors if f.where in ("engine", "search", "file")]:
             self._troubled += 1
             self._trouble = self._trouble or f"{outside[0].where}: {outside[0].message}"

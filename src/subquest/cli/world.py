@@ -131,6 +131,7 @@ def _make(args: argparse.Namespace) -> int:
     written = write_world(args.out, recipe, args.workers)
     if others:
         remove_world_exports(args.out)
+        print(f"{args.out}: the world that was there is replaced", file=sys.stderr)
     files = [str(p) for form in forms for p in export_world(args.out, form)]
     if written.questions < recipe.questions:
         short = recipe.questions - written.questions

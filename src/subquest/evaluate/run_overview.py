@@ -13,7 +13,7 @@ from .result_table import Scored, scored
 from .statistics import interval
 
 RECENT = 120.0
-"""Seconds without a change after which a run that is not complete counts as stopped."""
+"""Seconds without a change after which a run that is not complete counts as stopped, if no process has closed it."""
 DECISIVE = ("em", "judge", "f1")
 """The first metric that answers have is the score of an evaluation."""
 LEARNT = ("dev_em", "dev_f1", "dev_reward", "reward", "dev_loss", "loss")
@@ -49,7 +49,7 @@ class Overviews:
                 known = (stamp, {"created": 0.0, "error": str(error)})
             self._known[path] = known
         found = {"name": name, **known[1]}
-        return found if "error" in found else {**found, "status": _status(found, changed=max(stamp[::2], default=0.0))}
+        return found if "error" in found else {**found, "status": _status(found, stamp)}
 
 
 def _stamp(path: Path) -> tuple[Any, ...]:
@@ -141,7 +141,7 @@ def _recipe(folder: Path) -> dict[str, dict[str, Any]]:
     return {name: table for name, table in found.items() if isinstance(table, dict)} if isinstance(found, dict) else {}
 
 
-def _status(run: Overview, changed: float) -> str:
+def _status(run: Overview, stamp: tuple[Any, ...]) -> str:
     if run["kind"] == "asked":
         return "open"
     if run["kind"] == "training":
@@ -150,4 +150,5 @@ def _status(run: Overview, changed: float) -> str:
         complete = not run["interrupted"] and not run["missing"]
     if complete:
         return "finished"
-    return "running" if time.time() - changed < RECENT else "stopped"
+    logged = bool(stamp[-1])  # whoever writes keeps a log beside the file, and removes it at the end
+    return "running" if logged and time.time() - max(stamp[::2]) < RECENT else "stopped"

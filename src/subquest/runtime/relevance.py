@@ -3,7 +3,8 @@
 A number, a date, a name or a common word stands in many sentences; it answers a task only where the sentence
 
     names what was asked      a name of the task stands in it, in the title, or earlier in the passage; a task without
-                              names shares two fifths of its words with the sentence, the one before it and the title
+                              names shares two fifths of its words with the sentence, the one before it and the title,
+                              of which one at least is not repeated by the result (`14 pounds per hour`)
                               (a row of a table may do that as well: `evidence` checks its names)
     and is not outdone        no other sentence says all that it says of the task and more, with another value of the
                               same kind (a year, a number, a name, a month or day of the week); for a name, it must say
@@ -138,7 +139,9 @@ class Relevance:
             near = frozenset[bytes]().union(
                 passage.title, *(s.terms for s in passage.sentences[max(at - 1, 0) : at + 1])
             )
-            direct = direct or len(words & near) >= ENOUGH * len(words)
+            direct = direct or any(
+                words & near and len(those & near) >= ENOUGH * len(those) for those in (words, asked.words)
+            )
         if not direct and not (names and self._reached(asked, words, passage, at)):
             return False
         return any(not self._outdone(asked, words, claim, claimed, passage, unit) for unit in _with(claim, passage, at))
