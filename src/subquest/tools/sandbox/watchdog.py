@@ -31,7 +31,7 @@ class Watchdog:
 
     def __init__(self, judge: Callable[[], str], interrupt: Callable[[], None], kill: Callable[[], None]) -> None:
         """`judge` names the limit that the call has broken, or nothing."""
-        self.verdict = ""
+        self._requested = self._found = ""  # by the call's own thread; by the watchdog's
         self._judge = judge
         self._interrupt = interrupt
         self._kill = kill
@@ -46,14 +46,18 @@ class Watchdog:
         self._over.set()
         self._thread.join()
 
+    @property
+    def verdict(self) -> str:
+        return self._found or self._requested
+
     def stop(self, why: str) -> None:
         """Stop the call for another reason."""
-        self.verdict = self.verdict or why
+        self._requested = why
 
     def _watch(self) -> None:
         while not self._over.wait(INTERVAL):
             try:
-                self.verdict = self.verdict or self._judge()
+                self._found = self._judge()
             except BaseException:  # nobody would watch any more
                 self._kill()
                 raise
