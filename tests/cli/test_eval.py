@@ -82,7 +82,8 @@ def test_another_dialect_in_the_same_folder_is_another_system(toy: Path, capsys:
     (toy / "mine").mkdir()
     (toy / "mine" / "dialect.toml").write_text("turns = 2\n")
     (toy / "mine" / "agent.md").write_text("Answer.\n--- user\n$question")
-    command = [*EVAL, "--system", "search-agent", "--set", "dialect=mine"]
+    (toy / "agent.jsonl").write_text('{"role": "agent", "reply": "<answer>1901</answer>"}\n')
+    command = [*EVAL, "--system", "search-agent", "--set", "dialect=mine", "--model", "scripted:agent.jsonl"]
     assert main([*command, "--limit", "2"]) == 0
     assert main([*command, "--limit", "3"]) == 0
     for name, text in (("dialect.toml", "turns = 3\n"), ("agent.md", "Reply.\n--- user\n$question")):
@@ -359,7 +360,7 @@ def test_judging_no_episode(toy: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_why_questions_failed_is_said(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["eval", "toy.jsonl", "--system", "direct", "--model", "openai:m@http://127.0.0.1:9/v1", "--out", "run"]
-    assert main([*command, "--limit", "2", "--timeout", "0.2", "--json"]) == 0
+    assert main([*command, "--limit", "2", "--timeout", "0.2", "--json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["toy"]["direct"]["failed"] == 1.0
     first, last = (

@@ -60,9 +60,9 @@ def test_a_killed_evaluation_is_not_finished(
         until = time.monotonic() + 60
         while _episodes(place / "runs/one") < ANSWERED and time.monotonic() < until:
             time.sleep(0.05)
+        assert f"running: {ANSWERED} of {QUESTIONS}" in listed(capsys)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert f"running: {ANSWERED} of {QUESTIONS}" in listed(capsys)
         long_ago(place / "runs/one")
         assert f"stopped: {ANSWERED} of {QUESTIONS}" in listed(capsys)
         overview = Overviews().get("one", place / "runs/one")

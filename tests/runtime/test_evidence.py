@@ -104,6 +104,81 @@ def test_an_answer_may_repeat_words_of_the_question(answer: str, supported: bool
     assert support_of(answer, question, [read]).supported is supported
 
 
+@pytest.mark.parametrize(
+    ("question", "answer", "supported"),
+    [
+        ("Who runs the summer fair?", "Ada Holm", True),
+        ("Who runs the summer fair?", "27 June", False),
+        ("Who runs the summer fair?", "600 euros", False),
+        ("By whom is the summer fair run?", "27 June", False),
+        ("Where is the summer fair?", "Mill Yard", True),
+        ("Where is the summer fair?", "27 June", False),
+        ("When is the summer fair?", "27 June", True),
+        ("How much may the summer fair cost?", "600 euros", True),
+        ("How much may the summer fair cost?", "Ada Holm", False),
+        ("Which band plays at the summer fair?", "Trio 7", True),
+        ("Who plays at the summer fair?", "Trio 7", True),
+    ],
+)
+def test_an_answer_of_another_kind_is_not_supported(question: str, answer: str, supported: bool) -> None:
+    text = (
+        "The summer fair is on 27 June in Mill Yard. Ada Holm runs it. It may cost 600 euros. Trio 7 plays at the fair."
+    )
+    fair = (Document("8", "Summer fair", text),)
+    for finding in (Finding("", "", "", fair, query=question), Finding(question, answer, "", fair)):
+        assert support_of(answer, question, [finding]).supported is supported
+
+
+@pytest.mark.parametrize(("answer", "supported"), [("Bo Lind", True), ("Kestel", False)])
+def test_what_was_only_read_must_be_about_more_than_the_name(answer: str, supported: bool) -> None:
+    """A page about something mentions much that was not asked."""
+    question = "Which architect drew the plans for the second hall of the Orvane Theatre?"
+    text = "The Orvane Theatre stands in Kestel. Its second hall was built to plans by Bo Lind."
+    read = Finding("", "", "", (Document("1", "Orvane Theatre", text),), query=question)
+    assert support_of(answer, question, [read]).supported is supported
+
+
+HOURS = Document(
+    "9",
+    "hours.csv",
+    "Member: Bo Lind; Date: 7 May; Hours: 3\nMember: Ada Holm; Date: 7 May; Hours: 2.5\n"
+    "Member: Bo Lind; Date: 9 May; Hours: 4\nMember: all; Date: May; Total hours: 9.5",
+    {"line": 2, "line_end": 5},
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "supported"),
+    [
+        ("How many hours did Bo Lind work in total?", "3", False),
+        ("How many hours did Bo Lind work on 9 May?", "4", True),
+        ("How many hours did Ada Holm work in total?", "2.5", True),
+        ("How many hours are the total of all members in May?", "9.5", True),
+    ],
+)
+def test_one_row_of_several_is_no_total(question: str, answer: str, supported: bool) -> None:
+    read = Finding("", "", "", (HOURS,), query=question)
+    assert support_of(answer, question, [read]).supported is supported
+
+
+PAPERS = (
+    Document("1", "Minutes of 3 May > Boathouse", "The roof leaks. Ada Holm leads the repair. It begins in July."),
+    Document("2", "Minutes of 3 May > Garden", "Bo Lind leads the planting."),
+    Document("3", "contacts.txt", "Ada Holm lives in Varn and keeps the keys. Bo Lind lives in Kestel."),
+)
+
+
+@pytest.mark.parametrize(("answer", "supported"), [("Varn", True), ("Kestel", False)])
+def test_a_name_leads_from_one_document_to_the_next(answer: str, supported: bool) -> None:
+    """Small collections have no article about each person whose title could be mentioned."""
+    for question in (
+        "In which town does the person who leads the repair of the boathouse live?",
+        "Where does the head of the repair at the boathouse live?",
+    ):
+        read = Finding("", "", "", PAPERS, query=question)
+        assert support_of(answer, question, [read]).supported is supported
+
+
 def test_no_answer_is_neither() -> None:
     assert supported(" ") is None
 

@@ -97,7 +97,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result))
     else:
         _print_table(result)
-    return 0
+    failed = [cell["failed"] == 1 for systems in result.values() for cell in systems.values()]
+    return 1 if failed and all(failed) else 0
 
 
 def _check_field(field: str, questions: Sequence[Question]) -> None:

@@ -14,7 +14,8 @@ An answer is *supported* where
 
 A few words are stated only by a sentence about what was asked (`relevance`), and a row of a table states a result only
 if it has those names of the task (or of the query) that rows of the table have. An answer that only says that it does
-not know is not supported, whatever documents call unknown. The rules cannot check longer reasoning.
+not know, or of another kind than what was asked (`answer_kind`), is not supported. The rules cannot check longer
+reasoning.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import NamedTuple
 
 from ..citation import place_of
 from ..record import Document, Evidence
+from .answer_kind import is_misfit
 from .arithmetic import follows
 from .normalization import is_number
 from .polarity import confirms, denies
@@ -94,7 +96,7 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
     """The quotes that support an answer, and whether there are any. `given` are quotes that a system chose itself."""
     if not answer.strip():
         return Support((), None)
-    if declines(answer):
+    if declines(answer) or is_misfit(claim_of(answer), question):
         return Support((), False)
     quoted = [(finding, _quotes(finding, question)) for finding in findings]
     evidence = _unique([*given, *(quote for _, quotes in quoted for quote in quotes.found)])
@@ -166,7 +168,7 @@ def _quotes(finding: Finding, question: str = "") -> _Quotes:
     word, reason = yes_or_no(finding.result)
     if finding.result and not word:
         claim = claim_of(finding.result)
-        if finding.aside and (claim.short or not claim.needed):
+        if (finding.aside and (claim.short or not claim.needed)) or is_misfit(claim, finding.task or question):
             return _Quotes()
         quotes = _stating(finding, finding.result, question)
         if quotes.found or not claim.numeric:
@@ -201,7 +203,7 @@ def _answered(question: str, answer: str, findings: Sequence[Finding]) -> Eviden
             continue
         unseen = [document for document in finding.documents if id(document) not in seen]
         seen.update(map(id, unseen))
-        relevant = Relevance([question, finding.query], documents)
+        relevant = Relevance([question, finding.query], documents, strict=True)  # nobody concluded it from there
         places.append(_best(replace(finding, documents=unseen), claim, asked, asked, relevant))
     best = max((place for place in places if place is not None), key=lambda place: place.score, default=None)
     return _evidence(best) if best is not None else None

@@ -10,7 +10,9 @@ A number, a date, a name or a common word stands in many sentences; it answers a
                               same kind (a year, a number, a name, a month or day of the week); for a name, it must say
                               every word of the task that is none
 
-or where it is reached over other sentences: one of them has a name and a word of the task and mentions the document.
+or where it is reached over other sentences: one of them has a name and a word of the task and mentions the document,
+or is about the task and has a name that this sentence has too, which says more of the task.
+A row is no total if another row of its table says as much of what was asked.
 Numbers are compared clause by clause (`412 metres long and 18 metres wide`) and cell by cell. Words are compared by
 their stems.
 """
@@ -31,12 +33,15 @@ Terms = frozenset[bytes]
 
 ENOUGH = 0.4
 """Share of the words of a task without names."""
+SHARED = 3
+"""One in so many words of a question besides its names, where a role did not conclude the answer from the sentence."""
 LONGEST_TASK = 2000
 """Characters of a task that are compared."""
 HOPS = 4
 """Sentences over which a document may be reached."""
 _ANALYSIS = Analysis()
 _ASKING = frozenset(_ANALYSIS.terms("many much name"))
+_TOTAL = frozenset(_ANALYSIS.terms("altogether average combined sum total"))
 _FUNCTION = frozenset(term for word in STOP_WORDS["english"] for term in _ANALYSIS.terms(word.decode()))
 _CALENDAR = frozenset(
     _ANALYSIS.terms(
@@ -58,6 +63,8 @@ class Asked(NamedTuple):
     names: tuple[Terms, ...]
     named: Terms
     """The words of all names."""
+    total: bool
+    """Whether it asks for a sum or a mean, which a single row of a table is only a part of."""
 
 
 class Unit(NamedTuple):
@@ -79,6 +86,8 @@ class Passage(NamedTuple):
 
     title: Terms
     sentences: tuple[Unit, ...]
+    names: tuple[tuple[Terms, ...], ...]
+    """Of each sentence, the words of each of its names."""
     parts: tuple[tuple[Unit, ...], ...]
     """Of each sentence, its clauses or cells."""
     places: Mapping[int, int]
@@ -91,7 +100,8 @@ class Passage(NamedTuple):
 def asked_of(text: str) -> Asked:
     text = text[:LONGEST_TASK]
     names = tuple(terms for run in names_in(text) if (terms := _terms(run)))
-    return Asked(_terms(text) - _FUNCTION - _ASKING, names, frozenset[bytes]().union(*names))
+    words = _terms(text) - _FUNCTION - _ASKING
+    return Asked(words, names, frozenset[bytes]().union(*names), not words.isdisjoint(_TOTAL))
 
 
 def names_in(text: str) -> list[str]:
@@ -112,10 +122,13 @@ def names_in(text: str) -> list[str]:
 class Relevance:
     """What sentences of some documents say about what was asked."""
 
-    def __init__(self, asked: Sequence[str], documents: Sequence[Document]) -> None:
+    def __init__(self, asked: Sequence[str], documents: Sequence[Document], *, strict: bool = False) -> None:
+        """`strict`: besides a name, the sentence or its title has one in `SHARED` of the task's other words."""
+        self._strict = strict
         self._asked = [task for text in dict.fromkeys(asked) if (task := asked_of(text)).words]
         self._documents = documents
         self._known: dict[tuple[object, ...], bool] = {}
+        self._leads: dict[Asked, list[tuple[Terms, tuple[Terms, ...]]]] = {}
 
     def __call__(self, claim: Claim, document: Document, sentence: Sentence) -> bool:
         """Whether a sentence that contains a short claim is about one of the tasks. What a tool returned always is."""
@@ -135,14 +148,18 @@ class Relevance:
         names = [name for name in asked.names if not name <= claimed]
         last = len(passage.sentences) if claimed <= passage.title else at  # all of it is about its title
         direct = any(all(passage.first.get(term, last + 1) <= last for term in name) for name in names)
+        plain = words - asked.named
+        if self._strict and len(plain & (passage.sentences[at].terms | passage.title)) < len(plain) // SHARED:
+            direct = False
         if not names or is_row:
             near = frozenset[bytes]().union(
                 passage.title, *(s.terms for s in passage.sentences[max(at - 1, 0) : at + 1])
             )
-            direct = direct or any(
-                words & near and len(those & near) >= ENOUGH * len(those) for those in (words, asked.words)
-            )
-        if not direct and not (names and self._reached(asked, words, passage, at)):
+            direct = direct or len(words & near) >= ENOUGH * len(words)
+            direct = direct or (bool(words & near) and len(asked.words & near) > ENOUGH * len(asked.words))
+        if not (direct or (names and self._reached(asked, words, passage, at)) or self._linked(asked, passage, at)):
+            return False
+        if is_row and claim.numeric and asked.total and self._has_equals(words, passage, at):
             return False
         return any(not self._outdone(asked, words, claim, claimed, passage, unit) for unit in _with(claim, passage, at))
 
@@ -180,6 +197,43 @@ class Relevance:
         if key not in self._known:
             self._known[key] = self._leads_to(asked, plain, passage.title)
         return self._known[key]
+
+    def _linked(self, asked: Asked, passage: Passage, at: int) -> bool:
+        """Whether a sentence about the task has a name that this one has too, and this one says more of the task."""
+        here = passage.sentences[at].terms | passage.title
+        return any(
+            asked.words & here - about and any(name <= here for name in names)
+            for about, names in self._leading(asked)
+            if not asked.words & here <= about
+        )
+
+    def _leading(self, asked: Asked) -> list[tuple[Terms, tuple[Terms, ...]]]:
+        """Of the sentences about a task: what they say of it, and the names they have. None says less than another."""
+        if asked not in self._leads:
+            found = []
+            for document in self._documents:
+                passage = _passage(document.title, document.text)
+                for sentence, names in zip(passage.sentences, passage.names, strict=True):
+                    said = asked.words & (sentence.terms | passage.title)
+                    if asked.names:
+                        about = any(name <= said for name in asked.names) and not said <= asked.named
+                    else:
+                        about = len(said) >= ENOUGH * len(asked.words)
+                    if about:
+                        found.append((said, tuple(name for name in names if name.isdisjoint(asked.words | _CALENDAR))))
+            self._leads[asked] = [lead for lead in found if not any(lead[0] < other for other, _ in found)]
+        return self._leads[asked]
+
+    def _has_equals(self, words: Terms, passage: Passage, at: int) -> bool:
+        """Whether another row of the table says as much of what was asked: each is a part of the total."""
+        said = words & passage.sentences[at].terms
+        rows = (
+            sentence
+            for document in self._documents
+            if (other := _passage(document.title, document.text)).title == passage.title
+            for sentence in other.sentences
+        )
+        return any(said <= row.terms and row != passage.sentences[at] for row in rows)
 
     def _leads_to(self, asked: Asked, plain: Terms, title: Terms) -> bool:
         passages = [_passage(document.title, document.text) for document in self._documents]
@@ -266,12 +320,13 @@ def _passage(title: str, text: str) -> Passage:
     texts = [text[s.start : s.end] for s in spans]
     whole = tuple(_unit(t, s.line, _terms(t)) for t, s in zip(texts, spans, strict=True))
     parts = tuple(tuple(_parts(t, s.is_row)) for t, s in zip(texts, spans, strict=True))
+    names = tuple(tuple(n for run in names_in(t) if not run[0].isdigit() and (n := _terms(run))) for t in texts)
     named = _terms(title)
     first = dict.fromkeys(named, -1)
     for at, unit in enumerate(whole):
         for term in unit.terms:
             first.setdefault(term, at)
-    return Passage(named, whole, parts, {s.start: at for at, s in enumerate(spans)}, first)
+    return Passage(named, whole, names, parts, {s.start: at for at, s in enumerate(spans)}, first)
 
 
 def _columns(row: str) -> Terms:

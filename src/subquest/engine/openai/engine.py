@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from ...errors import EngineError, EngineRefused, EngineUnavailable, UsageError
+from ...errors import EngineError, EngineRefused, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
 from ..chat_format import ChatFormat
@@ -389,9 +389,9 @@ class OpenAIEngine:
                 models = await self.endpoint.models()
             except EngineError as error:
                 if not found.model:
-                    name = f"{self.endpoint.base_url}#NAME"
-                    kind = EngineUnavailable if error.retryable else EngineRefused
-                    raise kind(f"no model is named, and {error}; or name the model: {name}") from None
+                    if error.retryable:  # nobody is there; a name would not help
+                        raise
+                    raise EngineRefused(f"{error}; or name the model: {self.endpoint.base_url}#NAME") from None
             found.model = found.model or self._only(models)
             entry = next((m for m in models if m.get("id") == found.model), models[0] if models else {})
             if found.server == "auto":

@@ -77,7 +77,9 @@ def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, 
             prompt,
         )
     if status == 401:
-        return EngineRefused(f"{where}: the key was not accepted: {message} (set OPENAI_API_KEY to a valid key)")
+        return EngineRefused(
+            f"{where}: the key was not accepted: {message} (check OPENAI_API_KEY, or the key that you entered)"
+        )
     if status == 403:
         what = f"use {model}" if model else "list models"
         return EngineRefused(f"{where}: the key may not {what}: {message} (check the key's rights and region)")

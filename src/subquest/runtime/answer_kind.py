@@ -1,0 +1,44 @@
+"""Whether an answer is of a kind that the question does not ask for: a date for *who*, a name for *how many*.
+
+Only what can be told from the first words of the question and from the form of the answer; anything else may fit.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .normalization import is_number
+from .statements import Claim
+
+_BEFORE = r"\W*(?:(?:and|at|by|for|from|in|of|on|since|to|until|with)\s+)?"
+_PERSON = re.compile(rf"{_BEFORE}(?:who|whom|whose)\b", re.IGNORECASE)
+_PLACE = re.compile(rf"{_BEFORE}where\b", re.IGNORECASE)
+_NUMBER = re.compile(rf"{_BEFORE}(?:how\s+(?:many|much|old)|(?:what|which)\s+year)\b", re.IGNORECASE)
+_CALENDAR = frozenset(
+    (
+        *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november"),
+        *("december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+    )
+)
+_NUMBER_WORDS = frozenset(
+    (
+        *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+        *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty"),
+        *("forty", "fifty", "sixty", "seventy", "eighty", "ninety", "hundred", "thousand", "million", "billion"),
+        *("dozen", "half", "quarter", "third", "double", "twice", "once", "no", "none", "nothing", "nobody"),
+    )
+)
+
+
+def is_misfit(claim: Claim, question: str) -> bool:
+    """Whether a short answer cannot be what was asked for. A name with a number in it (Maroon 5) is a name."""
+    if not claim.short:
+        return False
+    names = frozenset(word for word in claim.needed if not is_number(word)) - _CALENDAR
+    if _PERSON.match(question):
+        return claim.numeric and not names
+    if _PLACE.match(question):
+        return claim.numeric and all(is_number(word) or word in _CALENDAR for word in claim.words)
+    if _NUMBER.match(question):
+        return len(names) > 1 and not claim.numeric and claim.words.isdisjoint(_NUMBER_WORDS)
+    return False
