@@ -13,7 +13,7 @@ from subquest.engine.interface import Message, Sampling
 from subquest.engine.torch import TorchEngine
 from subquest.engine.torch import reference_operations as reference
 from subquest.engine.torch.runner import Runner
-from subquest.engine.torch.step import Step
+from subquest.engine.torch.step import Step, part_length
 
 from .conftest import byte_tokenizer, tiny_model
 
@@ -97,3 +97,18 @@ def test_padding_leaves_no_garbage_in_the_cache(monkeypatch: pytest.MonkeyPatch)
     out = reference.attend(q, cached, cached, Step(ids, ids, ids, tables, tiles), 1.0)
     assert out[:2].eq(1.0).all()
     assert out[2].eq(0.0).all()
+
+
+def test_contexts_are_cut_only_to_fill_the_device() -> None:
+    """On 132 processors with four programs each. Cut contexts leave no processor without work, as far as parts of 128
+    tokens reach; contexts of 2,000 tokens are whole where the rows are enough, and one of 32,000 never is."""
+    for kv_heads in (1, 2, 3, 4, 8):
+        for rows in (1, 16, 64, 96, 128, 192, 256, 384, 1024):
+            length = part_length(rows, kv_heads)
+            if rows * kv_heads >= 512:
+                assert 2000 <= length < 32_000
+            else:
+                assert length <= 512
+                assert length == 128 or rows * kv_heads * -(-1000 // length) >= 132
+    lengths = [part_length(rows, 2) for rows in range(1, 400)]
+    assert lengths == sorted(lengths), "fewer rows are never cut into longer parts"

@@ -215,10 +215,12 @@ def test_files_that_are_gone_go_with_prune(tmp_path: Path, docs: Path) -> None:
     with index:
         os.unlink(docs / "bridge.pdf")
         shutil.rmtree(docs / "notes")
-        assert ingest(index, [docs]).removed == 0
+        report = ingest(index, [docs])
+        assert (report.removed, len(report.files_gone), report.files_removed) == (0, 3, [])
         assert index.search("Orvane Bridge designed", 1)[0].document.id == "docs/bridge.pdf#2"
         report = ingest(index, [docs], prune=True)
         assert sorted(report.files_removed) == ["docs/bridge.pdf", "docs/notes/diary.md", "docs/notes/plain.txt"]
+        assert report.files_gone == []
         assert not any(i.startswith(("docs/bridge", "docs/notes")) for i in ids(index))
         assert index.verify() == []
         for path in docs.rglob("*"):
@@ -384,6 +386,10 @@ def test_the_command_tells_what_it_did(
     assert "docs/all.zip: 1 lines or members" in capsys.readouterr().err
     (docs / "broken.pdf").unlink()
     (docs / "all.zip").unlink()
+    assert main(["index", "add", "docs.sq", "docs", "--words", "50"]) == 0
+    out, err = capsys.readouterr()
+    assert "note: 2 files that no longer exist are still found (" in err
+    assert "; --prune removes what is gone" in err
     assert main(["index", "add", "docs.sq", "docs", "--prune", "--strict", "--words", "50"]) == 0
     assert ", 2 removed" in capsys.readouterr().out
     for wrong, words in ((["--words", "3"], "from 10"), (["--jobs", "0"], "at least 1")):

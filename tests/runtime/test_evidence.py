@@ -138,6 +138,18 @@ def test_what_was_only_read_must_be_about_more_than_the_name(answer: str, suppor
     assert support_of(answer, question, [read]).supported is supported
 
 
+@pytest.mark.parametrize(
+    ("question", "supported"),
+    [("Who leads the repair of the towpath?", False), ("What about the gates?", True), ("How bad is the leak?", True)],
+)
+def test_a_longer_answer_is_about_the_question_too(question: str, supported: bool) -> None:
+    answer = "leaking more than in the year before"
+    lock = Document("1", "Mill Lock", f"The gates are {answer}.")
+    pages = (lock, Document("2", "Towpath", "Ada Holm leads the repair."))
+    for finding in (Finding("", "", "", pages, query=question), Finding(question, answer, "", pages)):
+        assert support_of(answer, question, [finding]).supported is supported
+
+
 HOURS = Document(
     "9",
     "hours.csv",

@@ -156,6 +156,10 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
     if report.doubles:
         some = ", ".join(map(repr, report.doubles[:3]))
         print(f"note: ids that several documents have, of which the last counts: {some}", file=sys.stderr)
+    if gone := report.files_gone:
+        some = ", ".join(map(repr, gone[:3])) + (", …" if len(gone) > 3 else "")
+        kept = "a file that no longer exists is" if len(gone) == 1 else f"{len(gone):,} files that no longer exist are"
+        print(f"note: {kept} still found ({printable(some)}); --prune removes what is gone", file=sys.stderr)
     if report.passed_over:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.passed_over.most_common(8))
         print(f"not read: {kinds}", file=sys.stderr)
@@ -167,6 +171,7 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
         "files": report.files,
         "files_unchanged": report.files_unchanged,
         "files_removed": report.files_removed,
+        "files_gone": report.files_gone,
         "broken_files": report.broken,
         "skipped": report.skipped,
         "problems": [found._asdict() for found in report.problems],
@@ -182,8 +187,9 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
         words += f", {len(report.files_removed):,} removed"
     if report.broken:
         words += f", {report.broken:,} broken"
-    rate = report.bytes / max(report.seconds, 1e-9)
-    words += f"; {report.bytes / 1e6:,.1f} MB in {report.seconds:,.1f} s ({rate / 1e6:,.1f} MB/s)"
+    size, seconds = report.bytes / 1e6, max(report.seconds, 1e-9)
+    words += f"; {size:,.1f} MB at {size / seconds:,.1f} MB/s" if size >= 1 else ""
+    words += f"; {seconds:,.1f} s"
     _print_result(args, result, words)
     nothing = not len(index) or not (report.files or report.files_unchanged)
     return 1 if report.skipped and (args.strict or nothing) else 0

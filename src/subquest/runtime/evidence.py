@@ -256,7 +256,7 @@ def _best(
             if not states and overlap < _ABOUT:
                 continue
             score = states + overlap + named
-            if (best is None or score > best.score) and (not claim.short or relevant(claim, document, sentence)):
+            if (best is None or score > best.score) and relevant(claim, document, sentence):
                 best = _Place(score, finding, document, sentence)
     return best
 

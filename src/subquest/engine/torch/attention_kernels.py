@@ -2,9 +2,9 @@
 """Attention as Triton kernels over the block cache; `reference.attend` says what they compute.
 
 Decode attention is bound by memory: one program reads one key-value head of one part of one context, through the block
-table, and serves all query heads that share it. Parts have a fixed length, so short and long contexts in a batch keep
-all processors busy, and a small batch of long contexts is spread over the whole device; a second kernel puts the parts
-together by their softmax sums.
+table, and serves all query heads that share it. Parts have a fixed length (`step.part_length`), so short and long
+contexts in a batch keep all processors busy, and a small batch of long contexts is spread over the whole device; a
+second kernel puts the parts together by their softmax sums.
 
 Tiles need sides that are powers of two. Heads of another size (`SIZE`) are padded to the next one (`PAD`) while they
 are loaded; in the cache they have their own size.
@@ -24,13 +24,6 @@ from .step import TILE, Step
 _LOG2_E = 1.4426950408889634
 
 
-def part_length(rows: int, kv_heads: int) -> int:
-    """Tokens of a part of a context in decode steps: long where the rows alone fill the device."""
-    return next(
-        (length for length, programs in ((1024, 768), (512, 384), (256, 96)) if rows * kv_heads >= programs), 128
-    )
-
-
 def _precision(x: Tensor) -> str:
     return "ieee" if x.dtype == torch.float32 else "tf32"
 
@@ -39,10 +32,11 @@ def _power(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _decode_shape(pad: int) -> dict[str, int]:
+def _decode_shape(pad: int, itemsize: int) -> dict[str, int]:
     """Tokens that a program of the decode kernel loads at a time, its warps, and tiles under way (measured:
-    docs/rollout-engine.md)."""
-    return {"TILE": 32, "num_warps": 1, "num_stages": 2}
+    docs/rollout-engine.md). Four programs with three tiles of 128 bfloat16 channels fill a processor's shared
+    memory."""
+    return {"TILE": 32, "num_warps": 1, "num_stages": 3 if pad * itemsize == 256 else 2}
 
 
 def _prefill_shape(pad: int, itemsize: int) -> dict[str, int]:
@@ -204,7 +198,7 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
     _decode_kernel[(kv_heads, rows, splits)](
         q, keys, values, step.tables, step.slots, step.positions, out, parts, sums, scale * _LOG2_E, q.stride(0),
         step.tables.shape[1], *cache, step.part, splits,
-        GROUP_PAD=max(16, _power(group)), WHOLE=splits == 1, **_decode_shape(pad), **common,
+        GROUP_PAD=max(16, _power(group)), WHOLE=splits == 1, **_decode_shape(pad, q.element_size()), **common,
     )  # fmt: skip
     if splits > 1:
         _join_kernel[(rows,)](

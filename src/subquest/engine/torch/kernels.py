@@ -9,9 +9,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
-from .attention_kernels import attend, part_length
+from .attention_kernels import attend
 from .sampling_kernels import draw
-from .step import Step
+from .step import Step, part_length
 
 __all__ = [
     "add_norm", "attend", "choose", "draw", "embed", "norm", "part_length", "project", "rotate_store", "swiglu",

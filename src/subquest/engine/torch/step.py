@@ -53,3 +53,14 @@ class Draw:
 
 TILE = 64
 """Query tokens of one tile of a prefill step, at most."""
+
+
+def part_length(rows: int, kv_heads: int) -> int:
+    """Tokens of a part of a context in decode steps on a GPU.
+
+    One program reads one key-value head of one part. About 500 of them fill the device (four on each of 132
+    processors). If the rows alone give as many, parts only cost: the partial results are written and read again. Then
+    only contexts that would keep one program busy long after the others are cut.
+    """
+    programs = rows * kv_heads
+    return next((length for length, enough in ((2048, 512), (512, 384), (256, 96)) if programs >= enough), 128)

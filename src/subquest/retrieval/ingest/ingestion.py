@@ -157,8 +157,13 @@ class _Run:
 
         def documents() -> Iterator[Document]:
             yield from self._documents(files)
+            gone = self._ledger.gone(walk.sources, self._taken, walk.unseen)
             if prune:
-                self.report.files_removed = self._ledger.forget(walk.sources, self._taken, walk.unseen)
+                for name in gone:
+                    self._ledger.remove(name)
+                self.report.files_removed = gone
+            else:
+                self.report.files_gone = gone
             self._find_newer(self._ledger.names(existing=prune))
             store.put(self._writer.db, _STATED, {name: to_dict(one) for name, one in self._stated.items()})
 

@@ -172,15 +172,14 @@ class Ledger:
             (*account.result, account.number),
         )
 
-    def forget(self, sources: Iterable[str], seen: Iterable[str], unseen: Sequence[str]) -> list[str]:
-        """Remove the files of these sources that were not seen, unless they could not be read."""
+    def gone(self, sources: Iterable[str], seen: Iterable[str], unseen: Sequence[str]) -> list[str]:
+        """The files of these sources that were not seen, unless they could not be read."""
         seen, gone = set(seen), []
         for source in sources:
             rows = self._db.execute("SELECT name, path FROM files WHERE source = ?", (source,)).fetchall()
             for name, path in rows:
                 if name in seen or any(path == place or path.startswith(f"{place}/") for place in unseen):
                     continue
-                self.remove(name)
                 gone.append(name)
         return gone
 

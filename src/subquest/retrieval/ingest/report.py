@@ -43,6 +43,8 @@ class Report:
     files_unchanged: int = 0
     files_removed: list[str] = field(default_factory=list)
     """Files that no longer exist and whose passages were removed (`prune`)."""
+    files_gone: list[str] = field(default_factory=list)
+    """The same without `prune`: their passages are still found."""
     added: int = 0
     updated: int = 0
     unchanged: int = 0
