@@ -220,6 +220,19 @@ def test_a_sentence_is_stated_by_its_names_and_numbers(result: str, states: bool
     assert is_stated(Finding("Where?", result, "", (TORRUN,))) is states
 
 
+@pytest.mark.parametrize(
+    ("answer", "result", "is_supported"),
+    [
+        ("Kestel", "Mila Torrun, who taught at the Lyceum of Varn, was born in Kestel.", True),
+        ("Varn", "Mila Torrun, who taught at the Lyceum of Varn, was born in Kestel.", False),
+        ("Varn", "Mila Torrun was born in Varn.", False),
+    ],
+)
+def test_a_result_may_say_more_than_the_answer(answer: str, result: str, is_supported: bool) -> None:
+    found = Finding("Where was Mila Torrun born?", result, "", (TORRUN,))
+    assert supported(answer, found, question="Where was the designer of the bridge born?") is is_supported
+
+
 def test_yes_and_no_rest_on_sub_results_that_are_all_quoted() -> None:
     assert supported("Yes", BORN, LEFT) is True
     assert supported("no.", BORN, replace(LEFT, result="1950")) is False
