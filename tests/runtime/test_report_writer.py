@@ -101,6 +101,17 @@ def test_without_a_usable_outline_the_report_is_one_section(outline: Any) -> Non
     assert "##" not in episode.answer.split("## Sources")[0]
 
 
+def test_no_section_repeats_an_earlier_one() -> None:
+    outline = "Design: Who designed the Orvane Bridge?\nDesigner: Who designed the bridge at Orvane?"
+    episode = ask(outliner=outline, reporter="The Orvane Bridge was designed by Mila Torrun [1].")
+    assert episode.report is not None
+    design, designer = episode.report.sections
+    assert [s.text for s in design.sentences] == ["The Orvane Bridge was designed by Mila Torrun."]
+    assert "The Orvane Bridge was designed by Mila Torrun." not in [s.text for s in designer.sentences]
+    assert designer.sentences or designer.missing == "the documents say no more than the sections above"
+    assert episode.answer.count("was designed by Mila Torrun [1]") == 1
+
+
 @pytest.mark.parametrize("written", ["", "Banana banana banana.", EngineError("gone")])
 def test_quotes_stand_for_themselves_where_the_model_writes_nothing_usable(written: Any) -> None:
     episode = ask(reporter=written)

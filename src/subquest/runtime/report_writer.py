@@ -48,6 +48,7 @@ RELEVANT = 0.5
 """Share of the words of a section's question that a sentence needs, with the title of its document, to be quoted,
 besides all names; in the single section of a report without an outline, names are enough."""
 NOT_FOUND = "not found in the documents"
+NOTHING_MORE = "the documents say no more than the sections above"
 
 
 class Found(NamedTuple):
@@ -80,6 +81,7 @@ class ReportWriter:
         self._support = support
         self._sources: list[Evidence] = []
         self._dropped = 0
+        self._said: set[tuple[str, ...]] = set()
 
     async def report(self) -> Answer:
         """A report on the run's question; sections are announced by events as they are written."""
@@ -182,9 +184,12 @@ class ReportWriter:
             title = section.title or section.task
             check = await self._write(REPORTER, outline, title, section.task, result, found.quotes, most=SENTENCES)
             most = max(found.stating, 1) if section.title else len(found.quotes)
-            checked = check.sentences or tuple(_verbatim(found.quotes, at) for at in range(most))
+            quoted = (_verbatim(found.quotes, at) for at in range(len(found.quotes)))
+            checked = self._unsaid(check.sentences) or self._unsaid(quoted)[:most]
             kept = self._numbered(checked, found.quotes)
-        written = Section(section.title, section.task, kept, "" if kept else found.missing)
+            self._said.update(_words(sentence.text) for sentence in checked)
+        missing = found.missing or NOTHING_MORE
+        written = Section(section.title, section.task, kept, "" if kept else missing)
         self._run.events.emit(
             "section",
             outline.id,
@@ -225,6 +230,10 @@ class ReportWriter:
         await reporter.close("written", " ".join(s.text for s in check.sentences))
         return check
 
+    def _unsaid(self, sentences: Iterable[Checked]) -> tuple[Checked, ...]:
+        """Those that no earlier section has said."""
+        return tuple(sentence for sentence in sentences if _words(sentence.text) not in self._said)
+
     def _numbered(self, sentences: Iterable[Checked], quotes: Sequence[Evidence]) -> tuple[Sentence, ...]:
         """Sentences with the numbers of their quotes in the list of sources, to which new ones are added."""
         return tuple(Sentence(s.text, tuple(sorted({self._number(quotes[at]) for at in s.quotes}))) for s in sentences)
@@ -240,6 +249,10 @@ class ReportWriter:
 def _spoken(turn: Turn) -> str:
     """What a turn says line by line, not what it thinks."""
     return turn.text.rpartition("</think>")[2].partition("<think>")[0]
+
+
+def _words(sentence: str) -> tuple[str, ...]:
+    return tuple(compared_words(sentence))
 
 
 def _verbatim(quotes: Sequence[Evidence], at: int) -> Checked:
