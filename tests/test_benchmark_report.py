@@ -36,7 +36,7 @@ def test_figures_of_one_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
     found = json.loads(capsys.readouterr().out)
     (row,) = found["figures"]["rows"]
     assert (row["sections"], row["sentences"], row["supported"], row["dropped"]) == (3, 8, 8, 1)
-    assert found["ratios"]["coverage"] == 1.0  # a section found nothing, so the rest of the document on the subject is quoted
+    assert found["ratios"]["coverage"] == 1.0  # a section found nothing: the rest is quoted
     assert found["ratios"]["dropped"] == pytest.approx(1 / 9)
 
 
