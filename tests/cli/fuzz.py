@@ -5,11 +5,13 @@ command that is not in it is tried all the same, with required arguments that ar
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
 import selectors
 import shutil
+import stat
 import subprocess
 import sys
 from collections import defaultdict
@@ -316,12 +318,15 @@ class Worker:
 
 def snapshot(folder: Path) -> dict[str, tuple[int, ...]]:
     """Every file below a folder, with what changes when it is written."""
-    found = {}
-    for root, folders, files in os.walk(folder):
-        found |= {f"{root}/{name}": (os.lstat(f"{root}/{name}").st_mode,) for name in folders}
-        for name in files:
-            if name.endswith(("-wal", "-shm", "writer.lock")):  # SQLite's own, and no change of what is stored
-                continue
-            now = os.lstat(f"{root}/{name}")
-            found[f"{root}/{name}"] = (now.st_mode, now.st_size, now.st_mtime_ns, now.st_ino)
+    found: dict[str, tuple[int, ...]] = {}
+    waiting = [str(folder)]
+    while waiting:
+        with contextlib.suppress(PermissionError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                now = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(now.st_mode):
+                    found[entry.path] = (now.st_mode,)
+                    waiting.append(entry.path)
+                elif not entry.name.endswith(("-wal", "-shm", "writer.lock")):  # SQLite's own: what is stored stays
+                    found[entry.path] = (now.st_mode, now.st_size, now.st_mtime_ns, now.st_ino)
     return found

@@ -233,7 +233,7 @@ def test_a_report_is_printed_and_written(place: Path, capsys: pytest.CaptureFixt
     shown, told = capsys.readouterr()
     assert "## Design\n\nThe Orvane Bridge was designed by Mila Torrun [1].\n\n## Sources\n\n[1] Orvane Bridge" in shown
     assert shown.count("## Design") == 1
-    assert "1 written sentences were dropped" in shown
+    assert "a written sentence was dropped" in shown
     assert ("section" in told) == (not option)
     assert all((place / name).stat().st_size for name in files)
     episode = Episode.from_json((place / "t.json").read_text())

@@ -314,6 +314,20 @@ async def test_a_repeated_query_is_not_sent_again(site):
     assert [e.data["what"] for e in episode.events if e.kind == "limit"] == ["repeated search_query"]
 
 
+async def test_code_that_fails_in_the_same_way_again_is_told_so(sandbox):
+    code = "<|begin_code_call|>1 / 0<|end_code_call|>"
+    episode = await HiRA(engine("code", [code, code, code, "\\boxed{x}"])).solve("?")
+    told = [s.text for s in episode.by_role("code")[0].segments if s.kind == "env"]
+    assert ["The same was sent before" in text for text in told] == [False, True, True]
+    assert all("ZeroDivisionError" in text for text in told)
+
+
+async def test_the_same_code_with_another_result_is_no_repetition(sandbox):
+    count = "<|begin_code_call|>n = globals().get('n', 0) + 1\nprint(n)<|end_code_call|>"
+    episode = await HiRA(engine("code", [count, count, "\\boxed{x}"])).solve("?")
+    assert "The same was sent before" not in episode.by_role("code")[0].text
+
+
 @pytest.mark.parametrize("system", [WebThinker, ReActTools])
 async def test_the_explorer_and_react_do_not_send_a_query_twice_either(site, system):
     query = "<|begin_search_query|>gauge{}<|end_search_query|>"

@@ -138,6 +138,18 @@ def test_what_was_only_read_must_be_about_more_than_the_name(answer: str, suppor
     assert support_of(answer, question, [read]).supported is supported
 
 
+@pytest.mark.parametrize(
+    ("question", "supported"),
+    [("Who leads the repair of the towpath?", False), ("What about the gates?", True), ("How bad is the leak?", True)],
+)
+def test_a_longer_answer_is_about_the_question_too(question: str, supported: bool) -> None:
+    answer = "leaking more than in the year before"
+    lock = Document("1", "Mill Lock", f"The gates are {answer}.")
+    pages = (lock, Document("2", "Towpath", "Ada Holm leads the repair."))
+    for finding in (Finding("", "", "", pages, query=question), Finding(question, answer, "", pages)):
+        assert support_of(answer, question, [finding]).supported is supported
+
+
 HOURS = Document(
     "9",
     "hours.csv",
@@ -206,6 +218,19 @@ def test_a_title_states_an_answer_with_the_sentence_that_was_asked_for() -> None
 )
 def test_a_sentence_is_stated_by_its_names_and_numbers(result: str, states: bool) -> None:
     assert is_stated(Finding("Where?", result, "", (TORRUN,))) is states
+
+
+@pytest.mark.parametrize(
+    ("answer", "result", "is_supported"),
+    [
+        ("Kestel", "Mila Torrun, who taught at the Lyceum of Varn, was born in Kestel.", True),
+        ("Varn", "Mila Torrun, who taught at the Lyceum of Varn, was born in Kestel.", False),
+        ("Varn", "Mila Torrun was born in Varn.", False),
+    ],
+)
+def test_a_result_may_say_more_than_the_answer(answer: str, result: str, is_supported: bool) -> None:
+    found = Finding("Where was Mila Torrun born?", result, "", (TORRUN,))
+    assert supported(answer, found, question="Where was the designer of the bridge born?") is is_supported
 
 
 def test_yes_and_no_rest_on_sub_results_that_are_all_quoted() -> None:

@@ -75,6 +75,12 @@ def test_declines(text: str) -> None:
     assert not declines(f"{text} Kestel")
 
 
+def test_a_result_may_say_what_was_not_found() -> None:
+    assert declines("Not found: the documents do not say to whom Tor Vik is married.")
+    assert not declines("Unknown: Das Leben der Ada Torrun")
+    assert not declines("Not far from Kestel: in Varn.")
+
+
 @pytest.mark.parametrize(
     "text",
     [

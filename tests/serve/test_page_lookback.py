@@ -216,6 +216,18 @@ def test_files_become_an_index_of_their_own(start: Start, page: Any) -> None:
         expect(page.locator(".quote cite").first).to_contain_text("bridges.pdf, page 2")
 
 
+def test_what_does_not_fit_is_found(browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.set_content(
+        '<body style="background: #fff"><p style="color: #eee">pale</p><div style="width: 900px">wide</div>'
+    )
+    found = unfit(page, "it")
+    page.close()
+    assert {"html-has-lang", "color-contrast"} <= {rule for rule, _ in found["it, light"]}
+    assert [rule for rule, _ in found["it, dark"]] == ["color-contrast"]
+    assert found["width of it, light"] > 900
+
+
 VIEWS = {
     "ask": "#/ask",
     "asked": "#/ask/{id}",

@@ -4,6 +4,7 @@ import shlex
 import shutil
 from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,6 +28,16 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(line) for line in page.read_text().splitlines() if line.startswith("    subquest study claims")]
 
 
+class InThisProcess:
+    """A training where the libraries are loaded already; tests/study/test_training.py starts processes for them."""
+
+    def __init__(self, command: list[str], **_: object) -> None:
+        self._status = main(command[command.index("train") :])
+
+    def wait(self) -> int:
+        return self._status
+
+
 @pytest.mark.slow
 def test_every_command_of_the_pages_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -34,6 +45,7 @@ def test_every_command_of_the_pages_runs(tmp_path: Path, monkeypatch: pytest.Mon
         bubblewrap.way()
     except SandboxUnavailable:
         monkeypatch.setenv("SUBQUEST_SANDBOX_URL", "http://127.0.0.1:9")  # a random model calls no code
+    monkeypatch.setattr("subquest.study.training.subprocess", SimpleNamespace(Popen=InThisProcess))
     recipes = write_tiny_claims(tmp_path)
     study, runs = read_study(recipes), tmp_path / "runs"
     where = ["--recipes", str(recipes), "--runs", str(runs), "--model", MODEL, "--device", "cpu"]

@@ -4,10 +4,11 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from subquest.study import Claim, Row, Source, Study, Training, Variant, find_study
-from subquest.study.comparison import bootstrap
+from subquest.study.comparison import RESAMPLES, bootstrap
 from subquest.study.design import Curve, Level
 from subquest.study.page import Page
 from subquest.study.results import Progress, Results, unit_of
@@ -145,6 +146,15 @@ def test_bootstrap_agrees_with_the_normal_interval() -> None:
     assert found.mean == 0.3
     assert found.low == pytest.approx(0.3 - wide, abs=0.004)
     assert found.high == pytest.approx(0.3 + wide, abs=0.004)
+
+
+@pytest.mark.parametrize("size", [1, 9, 300, 7405])
+def test_draws_of_the_bootstrap_stay_as_they_are(size: int) -> None:
+    """Published verdicts depend on them: the same as drawing one resample after the other."""
+    values = np.random.default_rng(1).normal(size=size)
+    draws = np.random.default_rng(0)
+    means = [values[draws.integers(size, size=size)].mean() for _ in range(RESAMPLES)]
+    assert bootstrap(values)[1:] == tuple(np.percentile(means, (2.5, 97.5)))
 
 
 def test_the_page_of_the_papers_claims_is_written_before_anything_is_run(tmp_path: Path) -> None:

@@ -62,8 +62,26 @@ async def output(box: Sandbox, code: str) -> str:
 
 
 async def test_state_persists_and_the_last_expression_is_printed(box):
-    assert await output(box, "x = 20\ny = 22") == ""
+    assert await output(box, "import math\ndef f(): pass") == ""
+    assert await output(box, "x = 20\ny = 22") == "y = 22"
     assert await output(box, "print('sum')\nx + y") == "sum\n42"
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("speed = 120 / 2.5", "speed = 48.0"),
+        ("total: int = 3\ntotal += 4", "total = 7"),
+        ("a = b = 'x'", "b = 'x'"),
+        ("print('known')\nx = 1", "known"),
+        ("import sys\nsys.stdout.write('known')\nx = 1", "known"),
+        ("first, rest = 1, 2", ""),
+        ("numbers = []\nnumbers.append(1)", ""),
+        ("for n in range(3):\n    x = n", ""),
+    ],
+)
+async def test_code_that_prints_nothing_shows_the_variable_it_ends_with(box, code, shown):
+    assert await output(box, code) == shown
 
 
 async def test_errors_of_the_code_come_back_with_the_line_and_keep_the_state(box):

@@ -467,3 +467,17 @@ def test_full_traces_are_right_and_well_formed(system: str, world: World, index:
         first = next(e.data["queries"][0] for e in episode.events if e.kind == "search")
         if system in ("search-r1", "autorefine", "decor"):
             assert first == episode.question.question
+
+
+@pytest.mark.parametrize(("prompts", "sentences"), [("compact", False), ("full", True)])
+def test_results_are_as_long_as_the_prompt_asks_for(
+    prompts: str, sentences: bool, world: World, index: Index, vocabulary: Vocabulary
+) -> None:
+    """The full prompt of CoDA's executor asks for a sentence, the compact one for the fact alone."""
+    found = [
+        trajectory.result
+        for episode in traces("coda", world, index, vocabulary, prompts=prompts).episodes
+        for trajectory in episode.by_role("executor")
+    ]
+    assert found
+    assert (sum(len(result.split()) > 6 for result in found) > len(found) / 2) is sentences

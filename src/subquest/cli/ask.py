@@ -202,7 +202,8 @@ def _print_answer(episode: Any, *, streamed: bool, likely: str) -> None:
             text = "## Sources" + text.partition("## Sources")[2] if episode.evidence else ""
         print(f"{_lines(text)}\n" if text else "")
         if report.dropped:
-            print(f"  {report.dropped} written sentences were dropped: no quote supports them")
+            dropped = "a written sentence was" if report.dropped == 1 else f"{report.dropped} written sentences were"
+            print(f"  {dropped} dropped, which no quote supports")
         _print_usage(episode.usage)
         return
     unknown = "unknown: the documents that were read do not say"

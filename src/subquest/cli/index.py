@@ -187,11 +187,9 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
         words += f", {len(report.files_removed):,} removed"
     if report.broken:
         words += f", {report.broken:,} broken"
-    megabytes = report.bytes / 1e6
-    volume, rate = (
-        (f"{megabytes:,.1f} MB ", f" ({megabytes / report.seconds:,.1f} MB/s)") if megabytes >= 1 else ("", "")
-    )
-    words += f"; {volume}in {report.seconds:,.1f} s{rate}"
+    size, seconds = report.bytes / 1e6, max(report.seconds, 1e-9)
+    words += f"; {size:,.1f} MB at {size / seconds:,.1f} MB/s" if size >= 1 else ""
+    words += f"; {seconds:,.1f} s"
     _print_result(args, result, words)
     nothing = not len(index) or not (report.files or report.files_unchanged)
     return 1 if report.skipped and (args.strict or nothing) else 0

@@ -102,8 +102,9 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
     evidence = _unique([*given, *(quote for _, quotes in quoted for quote in quotes.found)])
     claim, (agrees, _) = claim_of(answer), yes_or_no(answer)
     if claim.line and not agrees:
-        if any(_concludes(claim, finding, quotes) for finding, quotes in quoted) or _stands_in(claim, given):
-            return Support(evidence, True)
+        concluded = [quote for each in quoted for quote in _concluded(answer, question, *each)]
+        if concluded or _stands_in(claim, given):
+            return Support(_unique([*evidence, *concluded]), True)
         if (found := _answered(question, answer, findings)) is not None:
             return Support(_unique([*evidence, found]), True)
     results = [(finding, quotes) for finding, quotes in quoted if finding.is_result]
@@ -129,10 +130,20 @@ def _is_a_choice(claim: Claim, question: str, evidence: Sequence[Evidence]) -> b
     return named and any(claim.words <= words_of(f"{quote.title} {quote.quote}").words for quote in evidence)
 
 
-def _concludes(claim: Claim, finding: Finding, quotes: _Quotes) -> bool:
-    """Whether a role concluded the answer, or said it on the way, and a quote for that contains it."""
-    said = words_of(f"{finding.result} {finding.notes}").line
-    return claim.line in said and _stands_in(claim, quotes.found)
+def _concluded(answer: str, question: str, finding: Finding, quotes: _Quotes) -> tuple[Evidence, ...]:
+    """Quotes with the answer, if a role concluded it or said it on the way.
+
+    A result may say more than the answer. Where no sentence states all of it, one has to state the answer to the task.
+    """
+    claim = claim_of(answer)
+    if claim.line not in words_of(f"{finding.result} {finding.notes}").line:
+        return ()
+    if _stands_in(claim, quotes.found):
+        return quotes.found
+    if claim.line not in words_of(finding.result).line or claim.line == claim_of(finding.result).line:
+        return ()
+    alone = _quotes(replace(finding, result=answer), question).found
+    return alone if _stands_in(claim, alone) else ()
 
 
 def _follows(answer: str, question: str, evidence: Sequence[Evidence], sources: Sequence[str]) -> bool:
@@ -245,7 +256,7 @@ def _best(
             if not states and overlap < _ABOUT:
                 continue
             score = states + overlap + named
-            if (best is None or score > best.score) and (not claim.short or relevant(claim, document, sentence)):
+            if (best is None or score > best.score) and relevant(claim, document, sentence):
                 best = _Place(score, finding, document, sentence)
     return best
 

@@ -1,4 +1,6 @@
-"""Whether a sentence that contains a short result is about what was asked.
+"""Whether a sentence that states a result is about what was asked.
+
+A longer result says much by itself: the sentence, its title or the passage before it only needs one word of the task.
 
 A number, a date, a name or a common word stands in many sentences; it answers a task only where the sentence
 
@@ -131,11 +133,13 @@ class Relevance:
         self._leads: dict[Asked, list[tuple[Terms, tuple[Terms, ...]]]] = {}
 
     def __call__(self, claim: Claim, document: Document, sentence: Sentence) -> bool:
-        """Whether a sentence that contains a short claim is about one of the tasks. What a tool returned always is."""
+        """Whether a sentence that states a claim is about one of the tasks. What a tool returned always is."""
         if not self._asked or "tool" in document.meta:
             return True
         passage = _passage(document.title, document.text)
         at = passage.places[sentence.start]
+        if not claim.short:
+            return any(passage.first.get(word, at + 1) <= at for asked in self._asked for word in asked.words)
         claimed = frozenset(_ANALYSIS.terms(claim.line))
         if sentence.is_row and not claimed.isdisjoint(_columns(document.text[sentence.start : sentence.end])):
             return False  # the name of a column is no value

@@ -117,8 +117,9 @@ def claim_of(text: str) -> Claim:
 
 
 def declines(text: str) -> bool:
-    """Whether a result only says that the answer is not known."""
-    return " ".join(folded_words(text)) in _DECLINES
+    """Whether a result only says that the answer is not known, or also, after a colon, what is not."""
+    said, _, missing = text.partition(":")
+    return " ".join(folded_words(said if missing.lstrip()[:1].islower() else text)) in _DECLINES
 
 
 def yes_or_no(text: str) -> tuple[str, str]:

@@ -30,6 +30,7 @@ _TOKEN = re.compile(r"<\|\s*(?:begin|end)_")
 _REMINDERS = 2
 """Reminders after turns without an action; then the loop ends with what was written."""
 _REPEATED = "This was already sent; its result stands above. Change it or conclude."
+_SAME = "\nThe same was sent before, with the same outcome. Change it or conclude."
 Handler = Callable[[Context, str], Awaitable[str]]
 Made = dict[tuple[str, str], list[Document]]
 """The result of each call in a context, by tag and content; empty once it was removed from a full context."""
@@ -131,6 +132,8 @@ async def _carry_out(
             results.append([Document("", "", _REPEATED)])
             continue
         result = cut_to_tokens(await tool.handle(context, content), tokens, context.engine)
+        if (before := made.get(call)) and before[0].text.removesuffix(_SAME) == result:
+            result += _SAME
         results.append([Document("", "", result)])
         made[call] = results[-1]
     return results

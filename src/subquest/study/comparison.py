@@ -12,6 +12,8 @@ from .results import Progress, Unit
 from .table import title_of
 
 RESAMPLES = 2000
+_DRAWN = 1 << 18
+"""Values that are drawn at once."""
 
 
 def bootstrap(values: Sequence[float], seed: int = 0) -> Interval:
@@ -20,7 +22,9 @@ def bootstrap(values: Sequence[float], seed: int = 0) -> Interval:
 
     array = np.asarray(values, dtype=np.float64)
     draws = np.random.default_rng(seed)
-    means = [array[draws.integers(len(array), size=len(array))].mean() for _ in range(RESAMPLES)]
+    at_once = max(1, _DRAWN // len(array))
+    shapes = [(min(at_once, RESAMPLES - n), len(array)) for n in range(0, RESAMPLES, at_once)]
+    means = np.concatenate([array[draws.integers(len(array), size=shape)].mean(axis=1) for shape in shapes])
     low, high = np.percentile(means, (2.5, 97.5))
     return Interval(float(array.mean()), float(low), float(high))
 

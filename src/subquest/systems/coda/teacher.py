@@ -71,15 +71,17 @@ class CoDATeacher(GoldTeacher):
         fact = self.fact_for(view.prompt.rpartition("Task: ")[2].partition("<|")[0].strip())
         if view.turn == 0:
             return f"{view.thought(LOOK) if view.thinks_plainly else ''}<search>{query(fact, 0)}</search>"
-        note = self.read(fact, view.last, cites=view.thinks_plainly)
-        tag = "refine" if "<refine>" in view.prompt else "think"
-        refined = f"<{tag}>{note or NOTHING}</{tag}>" + "\n" * view.thinks_plainly
-        if note is not None:
-            return f"{refined}<result>{self.result(fact)}</result>"
+        plain = view.thinks_plainly
+        found = self.found(fact, view.last)
+        note = NOTHING if found is None else found.cited if plain else found.note
+        refined = f"<refine>{note}</refine>" + "\n" * plain if "<refine>" in view.prompt else view.thought(note)
+        if found is not None:  # the full prompt asks for a sentence, the compact one for the fact alone
+            return f"{refined}<result>{found.note if plain else self.result(fact)}</result>"
         if view.turn >= QUERIES:
             self.not_retrieved()
-            return f"{refined}{view.thought(IN_VAIN) if view.thinks_plainly else ''}<result>{NOT_FOUND}</result>"
-        return f"{refined}{view.thought(AGAIN) if view.thinks_plainly else ''}<search>{query(fact, view.turn)}</search>"
+            nothing = f"{NOT_FOUND.capitalize()}: no document answers the task." if plain else NOT_FOUND
+            return f"{refined}{view.thought(IN_VAIN) if plain else ''}<result>{nothing}</result>"
+        return f"{refined}{view.thought(AGAIN) if plain else ''}<search>{query(fact, view.turn)}</search>"
 
 
 TEACHERS: Mapping[str, type[GoldTeacher]] = {"coda": CoDATeacher}

@@ -15,6 +15,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ast
     from typing import Any
 
 CHANNELS: dict[str, int] = {}
@@ -244,12 +245,16 @@ def _send(descriptor: int, message: dict[str, Any]) -> None:
 
 
 def run(code: str, space: dict[str, Any]) -> str:
-    """Run one cell; the value of a last expression is printed, as in a notebook. Returns a traceback or nothing."""
+    """Run one cell; the value of a last expression is printed, as in a notebook. Returns a traceback or nothing.
+
+    Code that prints nothing at all and ends by setting a variable prints that variable: who wrote it wants to know.
+    """
     import ast
 
     try:
         tree = ast.parse(code, "<code>")
         last = tree.body[-1] if tree.body else None
+        prints = any(map(_prints, ast.walk(tree)))
         if isinstance(last, ast.Expr):
             tree.body.pop()
         exec(compile(tree, "<code>", "exec"), space)
@@ -257,6 +262,8 @@ def run(code: str, space: dict[str, Any]) -> str:
             value = eval(compile(ast.Expression(last.value), "<code>", "eval"), space)
             if value is not None:
                 print(value if isinstance(value, str) else repr(value))
+        elif name := "" if prints else _set_by(last):
+            print(f"{name} = {space[name]!r}")
     except SystemExit:
         return ""
     except MemoryError:
@@ -270,6 +277,18 @@ def run(code: str, space: dict[str, Any]) -> str:
         found.stack[:] = [frame for frame in found.stack if frame.filename != __file__]
         return "".join(found.format())[-8000:]
     return ""
+
+
+def _prints(node: ast.AST) -> bool:
+    """Whether this is a call of `print` or of a `write` method."""
+    called = getattr(node, "func", None)
+    return getattr(called, "id", "") == "print" or getattr(called, "attr", "") in ("write", "writelines")
+
+
+def _set_by(statement: ast.stmt | None) -> str:
+    """The variable that an assignment sets, if it is a single name."""
+    targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
+    return getattr(targets[-1], "id", "") if getattr(statement, "value", None) is not None else ""
 
 
 def _names(space: dict[str, Any]) -> list[str]:
