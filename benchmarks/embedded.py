@@ -148,11 +148,10 @@ def _random_adapter(path: Path, base: Path) -> None:
     import numpy as np
 
     from subquest.engine import adapter
+    from subquest.engine.gguf_package import open_gguf
 
     shapes = {
-        str(t.name): t.shape
-        for t in adapter.open_gguf(base).tensors
-        if str(t.name).startswith("blk.") and len(t.shape) > 1
+        str(t.name): t.shape for t in open_gguf(base).tensors if str(t.name).startswith("blk.") and len(t.shape) > 1
     }
     random = np.random.default_rng(0)
     pairs = {}

@@ -35,9 +35,9 @@ def test_figures_of_one_report(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["bench", "report", "--json", "--model", f"scripted:{tmp_path / 'script.jsonl'}", "--limit", "1"]) == 0
     found = json.loads(capsys.readouterr().out)
     (row,) = found["figures"]["rows"]
-    assert (row["sections"], row["sentences"], row["supported"], row["dropped"]) == (2, 1, 1, 1)
-    assert found["ratios"]["coverage"] == pytest.approx(2 / 6)  # the years, and the engineer
-    assert found["ratios"]["dropped"] == 0.5
+    assert (row["sections"], row["sentences"], row["supported"], row["dropped"]) == (3, 8, 8, 1)
+    assert found["ratios"]["coverage"] == 1.0  # a section found nothing: the rest is quoted
+    assert found["ratios"]["dropped"] == pytest.approx(1 / 9)
 
 
 def test_what_counts_as_supported(monkeypatch: pytest.MonkeyPatch) -> None:

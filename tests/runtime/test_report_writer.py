@@ -63,14 +63,15 @@ def ask(style: Any = "report", asked: str = ASKED, limits: Limits | None = None,
 def test_a_report_has_sections_checked_sentences_and_sources() -> None:
     episode = ask()
     assert episode.report is not None
-    design, origin, toll = episode.report.sections
+    design, origin, toll, rest = episode.report.sections
     assert [s.text for s in design.sentences] == ["The Orvane Bridge was designed by Mila Torrun."]
+    assert [s.text for s in rest.sentences] == ["Orvane Bridge: It opened in 1931."]
     assert episode.report.dropped == 1
     assert toll.sentences == ()
     assert toll.missing == "not found in the documents"
     cited = {n for section in episode.report.sections for s in section.sentences for n in s.sources}
     assert cited == set(range(1, len(episode.evidence) + 1))
-    for section in (design, origin):
+    for section in (design, origin, rest):
         for sentence in section.sentences:
             assert is_supported(sentence.text, [episode.evidence[n - 1] for n in sentence.sources])
     assert "## Origin\n\nMila Torrun was born in Kestel in 1889 [2]." in episode.answer
@@ -84,8 +85,8 @@ def test_a_report_has_sections_checked_sentences_and_sources() -> None:
 def test_sections_stream_in_order_while_later_ones_are_unwritten() -> None:
     episode = ask()
     sections = [event for event in episode.events if event.kind == "section"]
-    assert [event.data["number"] for event in sections] == [1, 2, 3]
-    assert [event.data["dropped"] for event in sections] == [1, 0, 0]
+    assert [event.data["number"] for event in sections] == [1, 2, 3, 4]
+    assert [event.data["dropped"] for event in sections] == [1, 0, 0, 0]
     opened = [e.seq for e in episode.events if e.kind == "open" and e.data["role"] == "reporter"]
     assert sections[0].seq < opened[1] < sections[1].seq
     assert {e.data["parent"] for e in episode.events if e.kind == "open"} == {None, "1"}
@@ -99,6 +100,27 @@ def test_without_a_usable_outline_the_report_is_one_section(outline: Any) -> Non
     assert section.title == ""
     assert [s.text for s in section.sentences] == ["The Orvane Bridge was designed by Mila Torrun."]
     assert "##" not in episode.answer.split("## Sources")[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        ("The Orvane Bridge was designed by Mila Torrun", "By Mila Torrun the bridge was designed", False),
+        ("The bridge was designed by Mila Torrun", "The Orvane Bridge was designed by Mila Torrun", False),
+        ("The Orvane Bridge was designed", "The Orvane Bridge was designed by Mila Torrun", True),
+    ],
+)
+def test_a_section_tells_more_of_a_quote_but_not_the_same_in_other_words(first: str, second: str, kept: bool) -> None:
+    def written(context: Any) -> Any:
+        if context.role != "reporter":
+            return reply(context, {})
+        born = "Mila Torrun was born in Kestel in 1889 [1]."
+        return f"{first} [1]." if "Who designed" in context.text else f"{born} {second} [2]."
+
+    made: Any = registry.get("search-r1")(ScriptedEngine(written), FakeSearch(DOCUMENTS))
+    design, origin, *_ = made.ask(ASKED, style="report").report.sections
+    assert [s.text for s in design.sentences] == [f"{first}."]
+    assert (f"{second}." in [s.text for s in origin.sentences]) is kept
 
 
 def test_no_section_repeats_an_earlier_one() -> None:
@@ -116,14 +138,14 @@ def test_no_section_repeats_an_earlier_one() -> None:
 def test_quotes_stand_for_themselves_where_the_model_writes_nothing_usable(written: Any) -> None:
     episode = ask(reporter=written)
     assert episode.report is not None
-    design, origin, _ = episode.report.sections
+    design, origin, *_ = episode.report.sections
     assert [s.text for s in design.sentences] == ["The Orvane Bridge was designed by Mila Torrun."]
     assert [s.text for s in origin.sentences] == ["Mila Torrun: She was born in Kestel in 1889."]
     assert all(is_supported(s.text, [episode.evidence[n - 1] for n in s.sources]) for s in origin.sentences)
 
 
 def test_nothing_found_is_said_and_nothing_is_invented() -> None:
-    episode = ask(outliner="Toll: What was the toll in Varn?")
+    episode = ask(asked="Write about the tolls of Varn.", outliner="Toll: What was the toll in Varn?")
     assert episode.answer == "## Toll\n\nNot found in the documents."
     assert episode.evidence == ()
     assert episode.supported is False
@@ -142,7 +164,7 @@ def test_a_section_that_fails_says_so_and_the_others_stand() -> None:
 
     made: Any = registry.get("search-r1")(ScriptedEngine(model), FakeSearch(DOCUMENTS))
     episode = made.ask(ASKED, style="report")
-    design, origin, _ = episode.report.sections
+    design, origin, *_ = episode.report.sections
     assert design.sentences
     assert origin.missing.startswith("not finished")
     assert "the endpoint is gone" in episode.errors[0].message
@@ -153,7 +175,7 @@ def test_a_section_that_fails_says_so_and_the_others_stand() -> None:
 def test_a_budget_ends_a_report_with_what_it_has() -> None:
     episode = ask(limits=Limits(calls=4))
     assert episode.report is not None
-    assert len(episode.report.sections) == 3
+    assert [section.title for section in episode.report.sections][:3] == ["Design", "Origin", "Toll"]
     assert all(section.sentences or section.missing for section in episode.report.sections)
 
 

@@ -11,11 +11,12 @@ from subquest.evaluate.score import score
 from subquest.record import Question
 from subquest.retrieval.index import Index
 from subquest.study import Source, Study, Variant
+from subquest.study.engines import Engines, Setup
 from subquest.study.oracle import HiraOracle
 from subquest.study.pictures import caption_of, picture_reader, png, with_pictures
 from subquest.study.questions import parts_of, prepare
 from subquest.study.results import Progress, Results
-from subquest.study.runner import Engines, Setup, answer_study, missing_adapter, scores_of
+from subquest.study.runner import answer_study, missing_adapter, scores_of
 from subquest.study.stamps import Stamps, spec_of
 from subquest.systems.hira import HiRA
 from subquest.systems.registry import get

@@ -8,8 +8,9 @@ import pytest
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.study import Source, Study, Variant
+from subquest.study.engines import Engines, Setup
 from subquest.study.results import Progress, Results
-from subquest.study.runner import Engines, Setup, answer_study
+from subquest.study.runner import answer_study
 from subquest.study.stamps import Stamps
 
 WORLD = "world:seed=7,articles=160,questions=6,split=test,hops=1"

@@ -13,6 +13,7 @@ from subquest.train.policy import Policy
 from subquest.train.recipe import OptimiserPart
 
 from .test_batch import two_rollouts
+from .test_merged_weights import Counting
 from .test_policy import packed, source, tiny
 from .test_prefixes import tree_of, with_common_prompts
 
@@ -198,6 +199,25 @@ def test_micro_batches_run_without_waiting_for_the_device(wide: bool, monkeypatc
             sft_loss(policy(part, merged=merged).logprobs, part.weights).backward()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_layer_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a wide model with adapters, over trajectories that share their beginnings: two more layers cost no copies, no
+    casts of activations and no gathered keys; what is put together is the input of the output matrix."""
+    monkeypatch.setattr("subquest.train.lora.MERGED_UP_TO", 8)
+    batch = tree_of("pqa", "pqb", "pr", "xtd", "xt").sharing().to("cuda")
+    counts = []
+    for layers in (2, 4):
+        model = tiny("qwen2", num_hidden_layers=layers, head_dim=64)
+        policy = Policy(source(model), lora=LoraSettings(4), device="cuda", dtype=torch.bfloat16)
+        merged = policy.merge()
+        with Counting() as counted:
+            (policy(batch, merged=merged).logprobs * batch.weights).sum().backward()
+        counts.append(counted.times)
+    more = counts[1] - counts[0]
+    assert more["aten::cat"] == 2
+    moved = ("copy_", "clone", "_to_copy", "index_select", "index_add_", "index.Tensor", "add.Tensor", "zeros")
+    assert {name: more[f"aten::{name}"] for name in moved} == dict.fromkeys(moved, 0)
 
 
 def test_bfloat16_products_are_kept_in_float32() -> None:

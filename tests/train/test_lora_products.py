@@ -8,6 +8,7 @@ import torch
 from subquest.errors import UsageError
 from subquest.train.lora import lora_layers
 from subquest.train.loss import sft_loss
+from subquest.train.merged_weights import Products
 from subquest.train.optimiser import Optimiser
 from subquest.train.policy import Policy
 from subquest.train.recipe import OptimiserPart
@@ -49,6 +50,42 @@ def test_a_layer_takes_two_products_forth_for_each_input() -> None:
     output = 1
     assert counted.times["aten::mm"] + counted.times["aten::mm.out"] == 8 * layers + output
     assert not counted.times["aten::addmm"]
+
+
+MOVED = ("aten::copy_", "aten::clone", "aten::cat", "aten::contiguous", "aten::_to_copy")
+"""Operations that only put numbers somewhere else."""
+
+
+@pytest.mark.parametrize("field", Products._fields)
+@pytest.mark.parametrize("room", [True, False])
+def test_what_leaves_room_for_the_thin_product_is_not_copied(field: str, room: bool) -> None:
+    """Forth and back. Without room the input and its thin product are put together, once."""
+    policy = wide("qwen2")
+    merged = policy.merge()
+    assert merged is not None
+    product = getattr(merged.products()[1], field)
+    layers = product._layers
+    thin = [matrix for layer in layers for matrix in (layer.lora_A, layer.lora_B)]
+    width = layers[0].base.in_features
+    assert product.columns > width
+    values = torch.randn(7, width)
+    x = torch.full((7, product.columns if room else width), torch.nan)[:, :width]
+    x.copy_(values)
+    x.requires_grad_()
+    with Counting() as counted:
+        y = product(x)
+        slope = torch.randn_like(y)
+        found = torch.autograd.grad(y, [x, *thin], slope)
+    assert sum(counted.times[name] for name in MOVED) == (0 if room else 1)
+    assert counted.times["aten::addmm_"] == 1
+    torch.testing.assert_close(x.detach(), values, rtol=0, atol=0)
+    for layer in layers:
+        layer.merged = False
+    plain = values.clone().requires_grad_()
+    wanted_y = torch.cat([layer(plain) for layer in layers], 1)
+    wanted = torch.autograd.grad(wanted_y, [plain, *thin], slope)
+    torch.testing.assert_close(y, wanted_y, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_wide_matrices_are_recognised_by_their_shorter_side(monkeypatch: pytest.MonkeyPatch) -> None:

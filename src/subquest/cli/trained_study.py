@@ -156,7 +156,8 @@ def _minilm_problem() -> str:
 
 def _answer_left(args: argparse.Namespace, progress: Progress, model: str, until: float) -> int:
     """Answer what is left, as far as this machine can; returns how many units are left of that."""
-    from ..study.runner import Setup, answer_study, missing_for
+    from ..study.engines import Setup
+    from ..study.runner import answer_study, missing_for
 
     study, adapters = progress.study, progress.stamps.adapters
     named = args.train and any(not p.startswith("!") for p in args.only)  # then --only names trainings

@@ -11,19 +11,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, MissingDependency, UsageError
+from ..errors import DataError, UsageError
 from ..input_file import read_json
 from ..models import MODELS, file_digest
 from .gguf_file import read_gguf_file
+from .gguf_package import gguf_package, gguf_writer, open_gguf
 from .safetensors_file import read_safetensors, write_safetensors
 
 Array = np.ndarray[Any, Any]
@@ -262,7 +261,7 @@ def write_gguf(
 
 
 def _in_eight_bits(matrix: Array) -> tuple[Array, Any]:
-    gguf = _gguf()
+    gguf = gguf_package()
     kind = gguf.GGMLQuantizationType.Q8_0
     if matrix.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
         return np.ascontiguousarray(matrix, np.float16), None
@@ -296,7 +295,9 @@ def read_gguf_pairs(path: Path) -> tuple[dict[str, tuple[Array, Array]], float]:
 def _plain(tensor: Any) -> Array:
     """The numbers of a tensor, unpacked where they are quantised."""
     data = np.asarray(tensor.data)
-    return data if data.dtype in (np.float16, np.float32) else _gguf().quants.dequantize(data, tensor.tensor_type)
+    return (
+        data if data.dtype in (np.float16, np.float32) else gguf_package().quants.dequantize(data, tensor.tensor_type)
+    )
 
 
 def prompt_set_of(place: Path) -> str:
@@ -374,39 +375,3 @@ def _row_heads(target: str, shape: Shape) -> int | None:
     if not _REORDERED[shape.architecture]:
         return None
     return {"attn_q": shape.heads, "attn_k": shape.kv_heads}.get(target.rpartition(".")[2])
-
-
-def _gguf() -> Any:
-    try:
-        import gguf
-    except ImportError:
-        raise MissingDependency("gguf", "embedded") from None
-    return gguf
-
-
-@contextmanager
-def gguf_writer(path: Path, architecture: str) -> Iterator[Any]:
-    """A writer of a GGUF file, which gets its name only once it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        writer = _gguf().GGUFWriter(scratch, architecture)
-        yield writer
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)
-
-
-def open_gguf(path: Path) -> Any:
-    """A reader of a GGUF file."""
-    gguf = _gguf()
-    try:
-        return gguf.GGUFReader(path)
-    except (OSError, ValueError, IndexError) as error:
-        known = next((model.name for model in MODELS.values() if model.path == path), None)
-        again = f"; fetch it again with: subquest model get {known}" if known else ""
-        raise DataError(f"cannot read {path} as GGUF: {error}{again}") from None

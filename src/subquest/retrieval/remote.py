@@ -23,7 +23,7 @@ from ..record import Hit
 from .corpus import from_object
 from .frameworks import Retrievers
 from .search import check_request
-from .store import cleaned
+from .stored_document import cleaned
 
 if TYPE_CHECKING:
     import httpx2

@@ -16,6 +16,7 @@ from . import store
 from .bm25 import Scored
 from .checks import document_checks, title_check, vector_check
 from .settings import Entry
+from .stored_document import to_document
 
 if TYPE_CHECKING:
     from .settings import Row
@@ -123,7 +124,7 @@ class StoreReader:
         if check is not None and check != document_checks(*row[:5])[1]:
             raise self._damaged(row[1])
         try:
-            return store.to_document(row[1:5])
+            return to_document(row[1:5])
         except (TypeError, ValueError):
             raise self._damaged(row[1]) from None
 

@@ -22,9 +22,9 @@ from ..codec import utf8
 from ..errors import DataError, UsageError
 from ..input_file import parse_json
 from ..record import Document
-from . import store
 from .corpus import from_object, kind
 from .settings import Entry, Settings
+from .stored_document import cleaned
 from .vectors import to_half
 from .writer import Changes, Progress
 
@@ -144,7 +144,7 @@ class PortableFile:
             return Entry(from_object(record, where))
         try:
             passage = msgspec.convert(record, _Passage)
-            document = store.cleaned(Document(passage.id, passage.title, passage.text, passage.meta or {}))
+            document = cleaned(Document(passage.id, passage.title, passage.text, passage.meta or {}))
             return Entry(document, None if passage.vector is None else self._vector(passage.vector, document.id))
         except (UsageError, ValueError, msgspec.ValidationError, binascii.Error) as error:
             raise DataError(f"{where}: not a passage of an exported index ({error})") from None

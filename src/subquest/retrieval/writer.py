@@ -26,6 +26,7 @@ from ..record import Document
 from . import ann, checks, store
 from .analysis import Analysis
 from .segment_builder import SegmentBuilder, SegmentRow, mergeable
+from .stored_document import cleaned, meta_text
 from .vectors import VectorFile, write_vectors
 
 BATCH = 512
@@ -136,7 +137,7 @@ class Writer:
         rows: list[tuple[int, str, str, str, str | None]] = []
         placed: list[Placed] = []
         for document in batch:
-            content = (document.title, document.text, store.meta_text(document))
+            content = (document.title, document.text, meta_text(document))
             before, version = known.get(document.id, (0, ()))
             if not before:
                 intake.added += 1
@@ -407,7 +408,7 @@ def _take(source: Iterator[Document]) -> tuple[list[Document], Exception | None,
     length, deadline = 0, time.monotonic() + COMMIT_SECONDS
     try:
         for document in source:
-            batch.append(store.cleaned(document))
+            batch.append(cleaned(document))
             length += len(batch[-1].text)
             if len(batch) == BATCH or length >= BATCH_TEXT or time.monotonic() > deadline:
                 return batch, None, True

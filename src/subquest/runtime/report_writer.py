@@ -49,6 +49,8 @@ RELEVANT = 0.5
 besides all names; in the single section of a report without an outline, names are enough."""
 NOT_FOUND = "not found in the documents"
 NOTHING_MORE = "the documents say no more than the sections above"
+REST = "Also in the documents"
+"""The title of a last section, with what the planned ones did not ask for."""
 
 
 class Found(NamedTuple):
@@ -81,7 +83,8 @@ class ReportWriter:
         self._support = support
         self._sources: list[Evidence] = []
         self._dropped = 0
-        self._said: set[tuple[str, ...]] = set()
+        self._said: dict[tuple[str, int], frozenset[str]] = {}
+        """What sections have said of each quote."""
 
     async def report(self) -> Answer:
         """A report on the run's question; sections are announced by events as they are written."""
@@ -97,6 +100,8 @@ class ReportWriter:
             for number, (section, job) in enumerate(zip(planned, jobs, strict=True), 1):
                 found.append(await job)
                 sections.append(await self._section(outline, number, section, found[-1]))
+            if any(section.missing == NOT_FOUND for section in sections):
+                sections += self._rest(outline, len(sections) + 1)
         finally:
             for job in jobs:
                 job.cancel()
@@ -185,21 +190,36 @@ class ReportWriter:
             check = await self._write(REPORTER, outline, title, section.task, result, found.quotes, most=SENTENCES)
             most = max(found.stating, 1) if section.title else len(found.quotes)
             quoted = (_verbatim(found.quotes, at) for at in range(len(found.quotes)))
-            checked = self._unsaid(check.sentences) or self._unsaid(quoted)[:most]
+            checked = self._unsaid(check.sentences, found.quotes) or self._unsaid(quoted, found.quotes, most)
             kept = self._numbered(checked, found.quotes)
-            self._said.update(_words(sentence.text) for sentence in checked)
         missing = found.missing or NOTHING_MORE
         written = Section(section.title, section.task, kept, "" if kept else missing)
+        self._announce(outline, number, written, self._dropped - before)
+        return written
+
+    def _rest(self, outline: Context, number: int) -> list[Section]:
+        """What the documents on the subject of the report say besides, where a planned section found nothing."""
+        asked = frozenset(compared_words(self._run.question.question))
+        about = (d for d in self._run.documents.values() if frozenset() < title_of(d.title).words <= asked)
+        quotes = self._run.with_queries(
+            Evidence.from_document(d, d.text[s.start : s.end]) for d in about for s in analysed(d.text).sentences
+        )
+        checked = self._unsaid((_verbatim(quotes, at) for at in range(len(quotes))), quotes, SENTENCES)
+        rest = Section(REST, self._run.question.question, self._numbered(checked, quotes))
+        if checked:
+            self._announce(outline, number, rest, 0)
+        return [rest] if checked else []
+
+    def _announce(self, outline: Context, number: int, section: Section, dropped: int) -> None:
         self._run.events.emit(
             "section",
             outline.id,
             number=number,
             title=section.title,
-            text=section_text(written),
-            missing=written.missing,
-            dropped=self._dropped - before,
+            text=section_text(section),
+            missing=section.missing,
+            dropped=dropped,
         )
-        return written
 
     async def _write(
         self,
@@ -230,9 +250,24 @@ class ReportWriter:
         await reporter.close("written", " ".join(s.text for s in check.sentences))
         return check
 
-    def _unsaid(self, sentences: Iterable[Checked]) -> tuple[Checked, ...]:
-        """Those that no earlier section has said."""
-        return tuple(sentence for sentence in sentences if _words(sentence.text) not in self._said)
+    def _unsaid(
+        self, sentences: Iterable[Checked], quotes: Sequence[Evidence], most: int | None = None
+    ) -> tuple[Checked, ...]:
+        """The first that tell more of their quotes than earlier sections have; these count as told from now on."""
+        fresh: list[Checked] = []
+        told = dict(self._said)
+        for sentence in sentences:
+            if len(fresh) == most:
+                break
+            words = frozenset(compared_words(sentence.text))
+            places = [(quotes[at].id, quotes[at].start) for at in sentence.quotes]
+            titles = (title_of(quotes[at].title).words for at in sentence.quotes)
+            known = [self._said.get(place) for place in places]
+            if None in known or not words <= frozenset().union(*filter(None, known), *titles):
+                fresh.append(sentence)
+                told |= {place: told.get(place, frozenset()) | words for place in places}
+        self._said = told
+        return tuple(fresh)
 
     def _numbered(self, sentences: Iterable[Checked], quotes: Sequence[Evidence]) -> tuple[Sentence, ...]:
         """Sentences with the numbers of their quotes in the list of sources, to which new ones are added."""
@@ -249,10 +284,6 @@ class ReportWriter:
 def _spoken(turn: Turn) -> str:
     """What a turn says line by line, not what it thinks."""
     return turn.text.rpartition("</think>")[2].partition("<think>")[0]
-
-
-def _words(sentence: str) -> tuple[str, ...]:
-    return tuple(compared_words(sentence))
 
 
 def _verbatim(quotes: Sequence[Evidence], at: int) -> Checked:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..assemble import Resources, build_agent
 from ..data.gold_plans import gold_plan
@@ -33,6 +33,7 @@ from ..tools.sandbox import bubblewrap
 from ..tools.tool_options import ToolOptions
 from ..tools.websearch import SearXNG
 from .design import BARE, Variant
+from .engines import Engines, Setup
 from .pictures import picture_reader
 from .questions import Part, Prepared, parts_of, prepare_all
 from .results import Progress, Scores, partial_key, unit_of
@@ -48,20 +49,6 @@ COSTS = (
 )  # fmt: skip
 HELPERS = ("coordinator", "explorer", "intent", "reader")
 """Roles that help with a sub-task which another context carries out."""
-
-
-class Setup(NamedTuple):
-    """With what questions are answered."""
-
-    model: str
-    adapters: Mapping[str, str]
-    """Where adapters are, by name."""
-    cache: Path
-    """For questions and indexes."""
-    concurrency: int = 8
-    until: float = math.inf
-    """Unix time at which to stop."""
-    device: str = ""
 
 
 @dataclass(slots=True)
@@ -330,76 +317,3 @@ def plan_scores(questions: Sequence[Question], plans: Sequence[Sequence[str]], e
     found = score_plans([plans[n] for n in known], [gold_plan(questions[n]) for n in known], embedder)
     scores = dict(zip(known, (s.f1 for s in found), strict=True))
     return [scores.get(n) for n in range(len(questions))]
-
-
-class Engines:
-    """One engine for each adapter that is needed at the same time; adapters are swapped in when they are asked for."""
-
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
-        self._source: Any = None
-        self._engines: list[Any] = []
-        self._loaded: list[str] = []
-        self._embedder: Any = None
-
-    def of(self, variant: Variant, questions: Sequence[Question]) -> dict[str, Any]:
-        """Engines by role. Not while questions of other weights are in flight."""
-        if variant.oracle:
-            from ..engine.scripted import ScriptedEngine
-            from .oracle import HiraOracle
-
-            return {"": ScriptedEngine(HiraOracle(questions))}
-        # the adapter of all roles without one of their own comes first: it gets the larger engine
-        wanted = list(dict.fromkeys(name for _, name in sorted(variant.adapters.items())))
-        for place, name in enumerate(wanted):
-            if place == len(self._engines):
-                self._engines.append(self._open())
-                self._loaded.append(BARE)
-            if self._loaded[place] != name:
-                self._swap(place, name)
-        return {role: self._engines[wanted.index(name)] for role, name in variant.adapters.items()}
-
-    def _open(self) -> Any:
-        import torch
-
-        from ..engine.torch.engine import TorchEngine
-        from ..train.components import load_source
-
-        device = self._setup.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        if self._source is None:
-            dtype = torch.bfloat16 if device == "cuda" else torch.float32
-            self._source = load_source(self._setup.model, [], device=device, dtype=dtype)
-        return TorchEngine(self._source, device=device)
-
-    def _swap(self, place: int, name: str) -> None:
-        from ..engine.torch.loader import load_adapter
-        from ..models import resolve
-
-        if name == BARE:
-            self._engines[place].refresh(state=self._source.state)
-        else:
-            base = resolve(self._setup.model)
-            self._engines[place].refresh(adapter=load_adapter(Path(self._setup.adapters[name]), base))
-        self._loaded[place] = name
-
-    @property
-    def broken(self) -> str:
-        """Why an engine has failed for good (out of GPU memory, say); what it answers then is no answer."""
-        return next((str(e.failure) for e in self._engines if e.failure is not None), "")
-
-    @property
-    def embedder(self) -> Any:
-        if self._embedder is None:
-            from ..metrics.embeddings import default_embedder
-
-            self._embedder = default_embedder()
-        return self._embedder
-
-    def rerank(self, search: Any) -> Any:
-        from ..retrieval.rerank import Reranked, Similarity
-
-        return Reranked(search, Similarity(self.embedder))
-
-    async def close(self) -> None:
-        for engine in self._engines:
-            await engine.close()

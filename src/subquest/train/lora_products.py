@@ -7,7 +7,11 @@ Here the thin product becomes further columns of the input, and B further column
     W x + scale B A x  =  [W, scale B] [x; A x]
 
 so the output is written once, summed in float32. Matrices that share an input lie one below the other; each has columns
-of its own for its B. The way back is the same: one product gives the slopes of x and of A x together.
+of its own for its B. The way back is the same: one product gives the slopes of x and of A x together, except where the
+output is the narrower side; reading it a second time then costs less than taking the wide result apart.
+
+What computes x leaves room for the thin columns in its rows (`BesideProduct.columns`), so that they are written beside
+it; x is not copied.
 
 The base weights move into this storage and stay there, as views: nothing is kept twice, and taking over a new adapter
 writes the thin columns alone.
@@ -105,6 +109,11 @@ class BesideProduct:
         self._weight, self._down, self._bias, self._layers = weight, down, bias, layers
         self._width, self._enabled = width, enabled
 
+    @property
+    def columns(self) -> int:
+        """How far apart the rows of the input should lie, with nothing between them; 0 if that does not matter."""
+        return self._weight.shape[1] if self._enabled else 0
+
     def __call__(self, x: Tensor) -> Tensor:
         if not self._enabled:
             return F.linear(x, self._weight[:, : self._width], self._bias)
@@ -122,9 +131,11 @@ class _BesideFunction(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor, down: Tensor, bias: Tensor | None, scales: tuple[float, ...], *thin: Tensor
     ) -> Tensor:
         width = x.shape[1]
-        both = x.new_empty(x.shape[0], weight.shape[1])  # [T, width + thin columns]
-        both[:, :width] = x
-        torch.mm(x, down.t(), out=both[:, width:])
+        both = _whole_rows(x, weight.shape[1])  # [T, width + thin columns]
+        if both is None:
+            both = torch.cat([x, x @ down.t()], 1)
+        else:
+            torch.mm(x, down.t(), out=both[:, width:])
         ctx.save_for_backward(both, weight, down)
         ctx.scales, ctx.shapes, ctx.width = scales, [matrix.shape for matrix in thin], width
         return F.linear(both, weight, bias)
@@ -134,12 +145,15 @@ class _BesideFunction(torch.autograd.Function):
         slope = grads[0]
         both, weight, down = ctx.saved_tensors
         width = ctx.width
-        if ctx.needs_input_grad[0]:
-            back = slope @ weight
-            on_thin = back[:, width:]
-            on_x = torch.addmm(back[:, :width], on_thin, down)
-        else:  # below the first layer nothing is trained
-            on_x, on_thin = None, slope @ weight[:, width:]
+        on_x: Tensor | None
+        if ctx.needs_input_grad[0] and weight.shape[0] > width:
+            on_x, on_thin = torch.split(slope @ weight, [width, weight.shape[1] - width], 1)
+        else:
+            on_thin = slope @ weight[:, width:]
+            # below the first layer nothing is trained
+            on_x = slope @ weight[:, :width] if ctx.needs_input_grad[0] else None
+        if on_x is not None:
+            on_x.addmm_(on_thin, down)
         on_down = _product(on_thin.t(), both[:, :width])  # [thin columns, width]
         on_up = _product(slope.t(), both[:, width:])  # [rows, thin columns]
         found: list[Tensor] = []
@@ -148,6 +162,12 @@ class _BesideFunction(torch.autograd.Function):
             found += on_down[rank : rank + a[0]], on_up[row : row + b[0], rank : rank + b[1]] * scale
             row, rank = row + b[0], rank + b[1]
         return on_x, None, None, None, None, *found
+
+
+def _whole_rows(x: Tensor, columns: int) -> Tensor | None:
+    """The rows of x with the room behind them, where x has it: [T, columns]."""
+    rows, apart = x.shape[0], x.untyped_storage().nbytes() == x.shape[0] * columns * x.element_size()
+    return x.as_strided((rows, columns), (columns, 1)) if apart and x.stride() == (columns, 1) else None
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

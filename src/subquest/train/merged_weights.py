@@ -15,7 +15,7 @@ the same way (`lora_products`). Merged weights are never stale: they refuse to c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,10 +24,7 @@ from torch.nn import functional as F
 
 from ..errors import UsageError
 from .lora import LoraLinear
-from .lora_products import Beside
-
-Product = Callable[[Tensor], Tensor]
-"""A linear layer with given weights."""
+from .lora_products import Beside, BesideProduct
 
 
 class MergedProduct(NamedTuple):
@@ -36,8 +33,17 @@ class MergedProduct(NamedTuple):
     weight: Tensor
     bias: Tensor | None
 
+    @property
+    def columns(self) -> int:
+        """As `BesideProduct.columns`."""
+        return 0
+
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
+
+
+Product = MergedProduct | BesideProduct
+"""A linear layer with given weights."""
 
 
 class Products(NamedTuple):

@@ -1,14 +1,15 @@
-"""The policy's operations between matrix products: attention, rotary positions, and the gate of the feed-forward block.
+"""The policy's operations between matrix products: attention, rotary positions, norms, and the gate of the feed-forward
+block.
 
 Attention runs over trajectories laid end to end: causal inside each, blind to its neighbours. On CUDA torch's
 variable-length kernel reads the packed row directly. Elsewhere each trajectory goes through attention by itself, so
-there is no padding and no mask over the whole row. On CUDA the two pointwise operations are one Triton
-kernel in each direction (`kernels`).
+there is no padding and no mask over the whole row. On CUDA the other operations are one Triton kernel each in
+each direction (`kernels`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -29,6 +30,9 @@ class Packing:
     last query of a trajectory sees all of its keys, each one before it one key less"""
     of_keys: Packing | None = None
     """Where the keys of each trajectory begin and end in `keys`."""
+    readers: tuple[Tensor, ...] = ()
+    """[T + 1] and [K]: the places of token t in `keys` are those of the second from `first[t]` to `first[t + 1]`; the
+    kernels need it"""
 
     @classmethod
     def of(cls, lengths: Tensor, device: torch.device | str = "cpu") -> Packing:
@@ -42,6 +46,14 @@ class Packing:
         of_keys = None if self.of_keys is None else self.of_keys.to(device)
         return Packing(to_device(self.cu_seqlens, device), self.sizes, self.longest, keys, of_keys)
 
+    def with_readers(self) -> Packing:
+        """The packing with `readers`, where queries see more than their own keys; the device does not wait."""
+        if self.keys is None:
+            return self
+        tokens, places = self.keys.sort(stable=True)
+        starts = torch.searchsorted(tokens, torch.arange(sum(self.sizes) + 1, device=tokens.device))
+        return replace(self, readers=(starts, places))
+
 
 def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
     """Copy a tensor to a device without waiting for the work under way there."""
@@ -50,10 +62,13 @@ def to_device(tensor: Tensor, device: torch.device | str) -> Tensor:
     return tensor.to(device, non_blocking=True)
 
 
+def fused(x: Tensor) -> bool:
+    """Whether operations on this tensor are Triton kernels."""
+    return x.is_cuda
+
+
 def attend(q: Tensor, k: Tensor, v: Tensor, packing: Packing, scale: float) -> Tensor:
-    """q [T, heads, d], k and v [T, kv_heads, d] to [T, heads, d]."""
-    if packing.keys is not None:
-        k, v = Repeated.apply(k, packing.keys), Repeated.apply(v, packing.keys)  # type: ignore[no-untyped-call]
+    """q [T, heads, d], k and v [T or K, kv_heads, d], as queries read them, to [T, heads, d]."""
     if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16):
         return _attend_packed(q, k, v, packing, scale)
     return _attend_one_by_one(q, k, v, packing, scale)
@@ -108,22 +123,27 @@ class Repeated(torch.autograd.Function):
         return out.index_add_(0, index, grad.float()).to(grad.dtype), None
 
 
-def rotate_heads(rotary: tuple[Tensor, Tensor], counts: tuple[int, int, int], *parts: Tensor) -> tuple[Tensor, ...]:
-    """Rotate queries and keys by their positions; the values come back too where they were passed.
+def rotate_heads(
+    rotary: tuple[Tensor, Tensor], counts: tuple[int, int, int], packing: Packing, *parts: Tensor
+) -> tuple[Tensor, ...]:
+    """Queries and keys rotated by their positions, and the values; keys and values in the order in which queries read
+    them.
 
-    `parts` is (q, k), or one tensor that holds q, k and v; `counts` are their heads. Every tensor is [T, heads, size],
-    cosines and sines are [T, size / 2].
+    `parts` is (q, k, v), or one tensor that holds all three; `counts` are their heads. All are [T, heads, size], the
+    cosines and sines [T, size / 2].
     """
-    if parts[0].is_cuda:
+    if fused(parts[0]):
         from .kernels import Turned
 
-        found: tuple[Tensor, ...] = Turned.apply(*rotary, counts, *parts)  # type: ignore[no-untyped-call]
-        return found
-    if len(parts) == 2:
-        return rotate(parts[0], *rotary), rotate(parts[1], *rotary)
-    queries, keys, values = counts
-    both, v = torch.split(parts[0], [queries + keys, values], 1)
-    return *torch.split(rotate(both, *rotary), [queries, keys], 1), v
+        alone = parts[2:] if not packing.readers else ()  # values that stay where they are
+        turned: tuple[Tensor, ...] = Turned.apply(rotary, packing.readers, counts, *parts[: 3 - len(alone)])  # type: ignore[no-untyped-call]
+        return *turned, *alone
+    if len(parts) == 1:
+        parts = torch.split(parts[0], list(counts), 1)
+    q, k, v = rotate(parts[0], *rotary), rotate(parts[1], *rotary), parts[2]
+    if packing.keys is not None:
+        k, v = Repeated.apply(k, packing.keys), Repeated.apply(v, packing.keys)  # type: ignore[no-untyped-call]
+    return q, k, v
 
 
 def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
@@ -133,12 +153,31 @@ def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     return torch.cat([first * cosines - second * sines, second * cosines + first * sines], -1).to(x.dtype)
 
 
-def swiglu(*parts: Tensor) -> Tensor:
-    """silu(gate) * up; `parts` is (gate, up), or one tensor that holds both."""
-    if parts[0].is_cuda:
+def add_norm(
+    x: Tensor, added: Tensor | None, weight: Tensor, epsilon: float, columns: int = 0
+) -> tuple[Tensor, Tensor]:
+    """The sum (x itself where nothing is added), and its root-mean-square normalisation, accumulated in float32.
+
+    With `columns` a kernel leaves room in the rows of the result for a matrix product that needs so many
+    (`lora_products`).
+    """
+    if fused(x) and x.ndim == 2 and not weight.requires_grad:
+        from .kernels import AddedNorm
+
+        found: tuple[Tensor, ...] = AddedNorm.apply(x, added, weight, epsilon, columns)  # type: ignore[no-untyped-call]
+        total, out = (x, *found)[-2:]
+        return total, out
+    total = x if added is None else x + added
+    # autocast on CUDA makes it return float32: attention could not use its packed kernel where heads are normalised
+    return total, F.rms_norm(total, total.shape[-1:], weight.to(total.dtype), epsilon).to(total.dtype)
+
+
+def swiglu(*parts: Tensor, columns: int = 0) -> Tensor:
+    """silu(gate) * up; `parts` is (gate, up), or one tensor that holds both. `columns` as in `add_norm`."""
+    if fused(parts[0]):
         from .kernels import Gated
 
-        found: Tensor = Gated.apply(*parts)  # type: ignore[no-untyped-call]
+        found: Tensor = Gated.apply(columns, *parts)  # type: ignore[no-untyped-call]
         return found
     gate, up = parts[0].chunk(2, -1) if len(parts) == 1 else parts
     return F.silu(gate) * up

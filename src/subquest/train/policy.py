@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from ..engine.torch.architecture import Architecture
@@ -27,23 +26,20 @@ from .logprobs import TokenLogprobs, token_logprobs
 from .lora import LoraLinear, LoraSettings, adapter_of, lora_layers
 from .lora_products import Beside
 from .merged_weights import ALONE, Merged, Product, Products
-from .operations import Packing, Repeated, attend, rotate_heads, swiglu
+from .operations import Packing, Repeated, add_norm, attend, fused, rotate_heads, swiglu
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square normalisation; the kernel accumulates in float32.
-
-    On CUDA autocast makes it return float32, so the result is cast back: otherwise attention could not use its packed
-    kernel where heads are normalised, and the output layer would multiply in float32.
-    """
+    """Root-mean-square normalisation."""
 
     def __init__(self, size: int, epsilon: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(size))
         self.epsilon = epsilon
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), self.epsilon).to(x.dtype)
+    def forward(self, x: Tensor, added: Tensor | None = None, product: Product | None = None) -> tuple[Tensor, Tensor]:
+        """The sum of both, and that sum normalised, for a product where one is named."""
+        return add_norm(x, added, self.weight, self.epsilon, product.columns if product else 0)
 
 
 class Attention(nn.Module):
@@ -62,7 +58,7 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, products: Products, rows: Tensor | None
     ) -> Tensor:
-        q, k, v = self._heads(x, rotary, products.qkv)
+        q, k, v = self._heads(x, rotary, packing, products.qkv)
         attended = attend(q, k, v, packing, self.softmax_scale).flatten(-2)
         out: Tensor = (products.o or self.o_proj)(_chosen(attended, rows))
         return out
@@ -71,17 +67,20 @@ class Attention(nn.Module):
         """[T, heads * d] to [T, heads, d]"""
         return x.view(x.shape[0], -1, self.head_size)
 
-    def _heads(self, x: Tensor, rotary: tuple[Tensor, Tensor], qkv: Product | None) -> tuple[Tensor, ...]:
-        """Queries, keys and values, [T, heads, d] each, the first two with their positions."""
+    def _heads(
+        self, x: Tensor, rotary: tuple[Tensor, Tensor], packing: Packing, qkv: Product | None
+    ) -> tuple[Tensor, ...]:
+        """Queries, keys and values, [T, heads, d] each, the first two with their positions, the last two as queries
+        read them."""
         if qkv is not None and self.q_norm is None:
-            return rotate_heads(rotary, self.counts, self._split(qkv(x)))
+            return rotate_heads(rotary, self.counts, packing, self._split(qkv(x)))
         if qkv is not None:
             q, k, v = torch.split(self._split(qkv(x)), list(self.counts), 1)
         else:
             q, k, v = (self._split(project(x)) for project in (self.q_proj, self.k_proj, self.v_proj))
         if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q), self.k_norm(k)
-        return *rotate_heads(rotary, self.counts, q, k), v
+            q, k = self.q_norm(q)[1], self.k_norm(k)[1]
+        return rotate_heads(rotary, self.counts, packing, q, k, v)
 
 
 class FeedForward(nn.Module):
@@ -92,7 +91,8 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(a.inner, a.width, bias=False)
 
     def forward(self, x: Tensor, products: Products) -> Tensor:
-        inner = swiglu(products.gate_up(x)) if products.gate_up else swiglu(self.gate_proj(x), self.up_proj(x))
+        parts = (products.gate_up(x),) if products.gate_up else (self.gate_proj(x), self.up_proj(x))
+        inner = swiglu(*parts, columns=products.down.columns if products.down else 0)
         out: Tensor = (products.down or self.down_proj)(inner)
         return out
 
@@ -108,16 +108,18 @@ class Layer(nn.Module):
     def forward(
         self,
         x: Tensor,
+        added: Tensor | None,
         rotary: tuple[Tensor, Tensor],
         packing: Packing,
         products: Products,
         rows: Tensor | None = None,
-    ) -> Tensor:
-        """With `rows`, only the states of these are computed, from the keys and values of all."""
-        attended = self.self_attn(self.input_layernorm(x), rotary, packing, products, rows)
-        x = _chosen(x, rows) + attended
-        out: Tensor = x + self.mlp(self.post_attention_layernorm(x), products)
-        return out
+    ) -> tuple[Tensor, Tensor]:
+        """The states are x and what the layer before adds to them; so are those that are returned: each norm adds what
+        comes before it. With `rows`, only the states of these are computed, from the keys and values of all."""
+        x, normed = self.input_layernorm(x, added, products.qkv)
+        attended = self.self_attn(normed, rotary, packing, products, rows)
+        x, normed = self.post_attention_layernorm(_chosen(x, rows), attended, products.gate_up)
+        return x, self.mlp(normed, products)
 
 
 def _chosen(x: Tensor, rows: Tensor | None) -> Tensor:
@@ -236,15 +238,18 @@ class Policy(nn.Module):
         rotary = (self.cosines[positions], self.sines[positions])  # [T, d / 2]
         products: Iterable[Products] = merged.products() if merged is not None else repeat(ALONE)
         x: Tensor = self.model.embed_tokens(token_ids).to(self.dtype)
+        added: Tensor | None = None
+        packing = packing.with_readers() if fused(x) else packing
         with torch.autocast(x.device.type, self.dtype, enabled=self.lora is None and self.dtype != torch.float32):
             last = len(self.model.layers) - 1
             for n, (layer, of_layer) in enumerate(zip(self.model.layers, products, strict=False)):
-                given = x, rotary, packing, of_layer, rows if n == last else None
+                given = rotary, packing, of_layer, rows if n == last else None
                 if self.checkpointing and torch.is_grad_enabled():
-                    x = checkpoint(layer, *given, use_reentrant=False)
+                    x = x if added is None else x + added  # one tensor a layer is kept instead of two
+                    x, added = checkpoint(layer, x, None, *given, use_reentrant=False)
                 else:
-                    x = layer(*given)
-            normed: Tensor = self.model.norm(x)
+                    x, added = layer(x, added, *given)
+            normed: Tensor = self.model.norm(x, added)[1]
             return normed
 
     def forward(

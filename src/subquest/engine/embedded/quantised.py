@@ -17,7 +17,8 @@ import numpy as np
 
 from ...errors import DataError, MissingDependency, UsageError
 from ...models import cache_folder, embedded_model
-from ..adapter import gguf_writer, open_gguf, read_gguf_pairs
+from ..adapter import read_gguf_pairs
+from ..gguf_package import gguf_writer, open_gguf
 
 Array = np.ndarray[Any, Any]
 KEPT = 4

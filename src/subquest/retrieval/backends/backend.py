@@ -31,7 +31,7 @@ from ..encoder import EncoderSpec
 from ..filters import Filter, conditions_of
 from ..search import Mode, check_ids
 from ..settings import Entry, Settings
-from ..store import cleaned
+from ..stored_document import cleaned
 from ..vectors import to_half
 from ..writer import Changes, Progress
 
