@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 FIELDS = ("file", "member", "url", "page", "slide", "sheet", "row", "row_end", "line", "line_end", "section")
+"""The metadata that say where a passage is."""
 SUPERSEDED = "superseded_by"
 """The metadata that name the newer version of the file."""
-"""The metadata that say where a passage is."""
 
 
 def place_of(meta: Mapping[str, Any]) -> dict[str, Any]:
