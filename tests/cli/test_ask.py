@@ -309,6 +309,23 @@ def test_tool_calls_are_suggested_for_endpoints(place: Path) -> None:
     assert "--protocol tools" not in prose_hint(episode, AgentSpec(model="embedded"))
 
 
+@pytest.mark.parametrize(
+    ("system", "prompts", "supported", "hinted"),
+    [("coda", "full", False, True), ("coda", "full", True, False), ("coda", "compact", False, False)],
+)
+def test_rag_is_suggested_where_an_agent_finds_no_support(
+    system: str, prompts: str, supported: bool, hinted: bool
+) -> None:
+    from subquest.cli.ask import system_hint
+    from subquest.record import Question, Trajectory
+
+    roles = (Trajectory("1", "planner", ""), Trajectory("1.1", "executor", "", parent="1"))
+    settings = {"prompts": prompts}
+    question = Question("q", "Who?")
+    episode = Episode("e", question, system, "m", roles, answer="Yes", supported=supported, settings=settings)
+    assert ("--system rag" in system_hint(episode)) is hinted
+
+
 def test_how_likely_an_answer_is_right_is_measured_on_a_run_and_said(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,9 +67,16 @@ def test_a_killed_evaluation_is_not_finished(
         assert f"stopped: {ANSWERED} of {QUESTIONS}" in listed(capsys)
         overview = Overviews().get("one", place / "runs/one")
         assert (overview["status"], overview["missing"]) == ("stopped", QUESTIONS - ANSWERED)
+        assert main(["report", "runs/one", "--markdown"]) == 0
+        assert (
+            f"note: runs/one is not complete (stopped: {ANSWERED} of {QUESTIONS} answered)" in capsys.readouterr().err
+        )
         go_on.set()
         assert main(command) == 0
-    assert f"{ANSWERED} of {QUESTIONS} are done already" in capsys.readouterr().err
+        resumed = capsys.readouterr().err
+        assert main(["report", "runs/one", "--markdown"]) == 0
+        assert "not complete" not in capsys.readouterr().err
+    assert f"{ANSWERED} of {QUESTIONS} are done already" in resumed
     assert "finished" in listed(capsys)
     assert Overviews().get("one", place / "runs/one")["status"] == "finished"
 

@@ -6,8 +6,8 @@ import pytest
 
 from subquest.cli import main
 from subquest.cli.terminal import Paint, is_live
-from subquest.cli.tree import LiveTree, PlainLines, display
-from subquest.events import EventLog
+from subquest.cli.tree import EpisodeTree, LiveTree, PlainLines, display
+from subquest.events import Event, EventLog
 
 
 class Terminal(io.StringIO):
@@ -59,3 +59,10 @@ def test_a_long_error_is_wrapped_in_the_tree(monkeypatch: pytest.MonkeyPatch) ->
 def test_messages_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "info", "nowhere\x1b]0;title\x07"]) == 2
     assert capsys.readouterr().err == "subquest: there is no run nowhere\\x1b]0;title\\x07\n"
+
+
+def test_an_event_with_nothing_to_show_has_no_line() -> None:
+    tree = EpisodeTree()
+    assert tree.add(Event(0, "memory", 0.0, "1", {"action": "add", "entries": []})) is None
+    shown = tree.add(Event(1, "code", 0.0, "1", {"source": "SELECT 1"}))
+    assert shown is not None

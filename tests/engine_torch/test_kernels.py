@@ -78,7 +78,7 @@ SHAPES = [(9, 3, 64), (4, 4, 8), (4, 2, 80)]
 
 
 @pytest.mark.parametrize(("heads", "kv_heads", "size"), SHAPES)
-@pytest.mark.parametrize("splits", [1, 4])
+@pytest.mark.parametrize("splits", [1, 4, 32])
 def test_decode_attention(heads: int, kv_heads: int, size: int, splits: int) -> None:
     keys, values = caches(kv_heads, size)
     step = Step(ints(0, 0, 0), ints(0, 111, 32), ints(1, 0, 2), tables(3, 7), None, 128 // splits, splits)

@@ -55,7 +55,7 @@ def test_the_sandbox_as_an_ordinary_user():
         *("env", "-i", f"HOME={home}", f"TMPDIR={home}", f"PATH={os.environ['PATH']}", "LANG=C.UTF-8"),
         *(f"PYTHONPATH={':'.join(filter(None, sys.path))}", "PYTHONDONTWRITEBYTECODE=1"),
         *(sys.executable, "-m", "pytest", "-v", "-n3", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestWarning"),
-        *(str(HERE / name) for name in ("test_sandbox.py", "test_sandbox_attacks.py")),
+        *(str(HERE / f"test_sandbox{name}.py") for name in ("", "_isolation", "_limits", "_attacks")),
     ]
     mounts = opened(closed_folders(), scratch)
     script = "\n".join(["set -e", *mounts, f"cd {shlex.quote(str(ROOT))}", shlex.join(command)])

@@ -1,6 +1,7 @@
-"""A remote sandbox whose answers are as hostile as the code that it runs."""
+"""A remote sandbox, also one whose answers are as hostile as the code that it runs."""
 
 import gzip
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -66,3 +67,45 @@ async def test_an_answer_that_trickles_ends(server, monkeypatch):
 async def test_errors_are_cut_like_output(server):
     result = await RemoteSandbox(server, SandboxLimits(output=1000)).run("long")
     assert (result.output, len(result.error)) == ("o", 1000)
+
+
+async def test_a_remote_sandbox_keeps_state_by_sending_earlier_code_along():
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+            failed = "1/0" in asked[-1][1]["call"]
+            answer = {"output": "hi", "result": "3", "error": "ZeroDivisionError" if failed else None}
+            odd = {"half": json.dumps({"output": "\ud83c"}).encode(), "deep": b"[" * 200_000}
+            body = odd.get(asked[-1][1]["call"]) or json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=lambda: server.serve_forever(0.05), daemon=True).start()
+    box = RemoteSandbox(f"http://127.0.0.1:{server.server_address[1]}", SandboxLimits(seconds=7))
+    try:
+        assert (await box.run("x = 1")).text == "hi\n3"
+        assert (await box.run("1/0")).error == "ZeroDivisionError"
+        await box.run("x + 2")
+        assert (await RemoteSandbox(box.url).run("half")).text == "?"
+        with pytest.raises(ToolError, match="failed"):
+            await RemoteSandbox(box.url).run("deep")
+        del asked[3:]
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [body for _, body in asked] == [
+        {"env": "", "call": "x = 1", "timeout": 7},
+        {"env": "x = 1", "call": "1/0", "timeout": 7},
+        {"env": "x = 1", "call": "x + 2", "timeout": 7},
+    ]
+    assert asked[0][0] == "/execute"
+    with pytest.raises(ToolError, match="failed"):
+        await box.run("1")

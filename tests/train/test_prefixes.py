@@ -11,7 +11,7 @@ from subquest.train.lora import LoraSettings
 from subquest.train.loss import Layout
 from subquest.train.optimiser import Optimiser, logprobs_of
 from subquest.train.policy import Policy
-from subquest.train.prefixes import SHORTEST, Beginnings, share_prefixes
+from subquest.train.prefixes import LEAST_WORTH, Beginnings, share_prefixes
 from subquest.train.recipe import OptimiserPart
 
 from .test_policy import packed, source, tiny
@@ -82,7 +82,7 @@ def test_log_probs_and_gradients_are_those_of_whole_rows(family: str, merged: bo
     batch = with_common_prompts(*PARTS, window=512)
     shared = batch.sharing(64)
     assert shared.distinct is not None
-    assert shared.distinct.token_ids.numel() == -(-(270 + 70 + 120 + 70 + 5 + 32) // 64) * 64
+    assert shared.distinct.token_ids.numel() == -(-(10 + 260 + 30 + 40 + 90 + 2 + 60 + 5) // 64) * 64
     assert_the_same(batch, shared, family, merged)
 
 
@@ -96,6 +96,18 @@ def test_beginnings_are_shared_at_every_branch() -> None:
     distinct = {path[:n] for path in paths for n in range(1, len(path) + 1)}
     assert shared.computed == 40 * len(distinct) + 2
     assert_the_same(batch, shared, "qwen2", True)
+
+
+def test_short_stretches_are_shared_where_many_trajectories_have_them() -> None:
+    """Rollouts of one question have its few tokens in common beyond the role's prompt. Eight of them share these; two
+    compute them twice, because a stretch costs as much as they would save."""
+    rollouts = [f"prq{letter}" for letter in "abcdefgh"]
+    for own, computed in ((rollouts, 3 + 8), ([*rollouts[:2], "prx", "pry"], 2 + 2 * 2 + 2)):
+        batch = tree_of(*own, size=20)
+        shared = batch.sharing()
+        assert shared.distinct is not None
+        assert shared.computed == 20 * computed
+        assert_the_same(batch, shared, "qwen2", True)
 
 
 def test_the_tree_of_random_trajectories() -> None:
@@ -157,7 +169,7 @@ def test_an_optimiser_step_is_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "batch", [packed(300, 300), packed(20, 30), with_common_prompts((SHORTEST, 900), (SHORTEST, 900), window=512)]
+    "batch", [packed(300, 300), packed(20, 30), with_common_prompts((LEAST_WORTH, 900), (LEAST_WORTH, 900), window=512)]
 )
 def test_where_little_is_saved_nothing_changes(batch: Batch) -> None:
     assert share_prefixes(batch.token_ids, batch.lengths, batch.rows) is None

@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
     for problem in unwritten:
         print(f"subquest: {problem}", file=sys.stderr)
-    if hint := prose_hint(episode, spec):
+    if hint := prose_hint(episode, spec) or system_hint(episode):
         print(f"subquest: {hint}", file=sys.stderr)
     return 0 if (episode.answer or episode.stop_reason == "abstained") and not unwritten else 1
 
@@ -136,6 +136,15 @@ def prose_hint(episode: Episode, spec: AgentSpec) -> str:
         tries.insert(0, "--protocol tools (if the endpoint has tool calls)")
     options = " or ".join([*tries, "a larger --model"])
     return f"the model wrote prose in place of an action in {prose} of {turns} turns: try {options}"
+
+
+def system_hint(episode: Episode) -> str:
+    """What to try if an agent's answer rests on no document and its model was not trained for it; otherwise empty."""
+    trained = "compact" in str(episode.settings.get("prompts", ""))
+    hands_out = episode.system != "rag" and any(t.parent for t in episode.trajectories)
+    if episode.supported is not False or trained or not hands_out:
+        return ""
+    return "no document supports the answer: a small model often does better with --system rag, which reads once"
 
 
 def _write(path: Path, write: Callable[[Path], None]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError
@@ -46,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if trainings:
         return _curves(args)
     content = load(args.runs, metric=args.metric or "em", reference=args.baseline)
+    _note_gaps(args.runs)
     if args.json:
         return _put(json.dumps(content.to_json()) + "\n", args.out)
     if args.markdown:
@@ -54,6 +56,17 @@ def run(args: argparse.Namespace) -> int:
         return _put(latex(content), args.out)
     print(markdown(content))
     return _put(page(content, title=args.title, traces=args.traces), args.out or _default("report.html", "html"))
+
+
+def _note_gaps(runs: Sequence[str]) -> None:
+    """Name the runs that are not complete: their systems may have answered different questions."""
+    from ..evaluate.run_overview import Overviews, progress
+    from .terminal import printable
+
+    for name in dict.fromkeys(runs):
+        found = Overviews().get(name, Path(name))
+        if found.get("status") in ("running", "stopped") and found["missing"]:
+            print(f"note: {printable(name)} is not complete ({progress(found)})", file=sys.stderr)
 
 
 def _default(name: str, kind: Kind) -> Path:

@@ -151,7 +151,8 @@ def _line(event: Event) -> Line | None:
         case "limit":
             return Line("limit", _short(f"{data['what']}: {data['message']}"))
         case "memory" | "code" | "page":
-            return Line(event.kind, _short(str(data.get("text") or data.get("title") or data.get("source") or "")))
+            text = str(data.get("text") or data.get("title") or data.get("source") or "")
+            return Line(event.kind, _short(text)) if text.strip() else None
         case _:
             return None
 

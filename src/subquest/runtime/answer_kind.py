@@ -12,7 +12,8 @@ from .statements import Claim
 
 _BEFORE = r"\W*(?:(?:and|at|by|for|from|in|of|on|since|to|until|with)\s+)?"
 _PERSON = re.compile(rf"{_BEFORE}(?:who|whom|whose)\b", re.IGNORECASE)
-_PLACE = re.compile(rf"{_BEFORE}where\b", re.IGNORECASE)
+_PLACES = "building|city|continent|country|county|district|island|office|place|province|region|street|town|village"
+_PLACE = re.compile(rf"{_BEFORE}(?:where|(?:what|which)\s+(?:{_PLACES}))\b", re.IGNORECASE)
 _NUMBER = re.compile(rf"{_BEFORE}(?:how\s+(?:many|much|old)|(?:what|which)\s+year)\b", re.IGNORECASE)
 _CALENDAR = frozenset(
     (

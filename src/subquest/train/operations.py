@@ -139,8 +139,10 @@ def rotate_heads(
         turned: tuple[Tensor, ...] = Turned.apply(rotary, packing.readers, counts, *parts[: 3 - len(alone)])  # type: ignore[no-untyped-call]
         return *turned, *alone
     if len(parts) == 1:
-        parts = torch.split(parts[0], list(counts), 1)
-    q, k, v = rotate(parts[0], *rotary), rotate(parts[1], *rotary), parts[2]
+        both, v = torch.split(parts[0], [counts[0] + counts[1], counts[2]], 1)
+        q, k = torch.split(rotate(both, *rotary), list(counts[:2]), 1)
+    else:
+        q, k, v = rotate(parts[0], *rotary), rotate(parts[1], *rotary), parts[2]
     if packing.keys is not None:
         k, v = Repeated.apply(k, packing.keys), Repeated.apply(v, packing.keys)  # type: ignore[no-untyped-call]
     return q, k, v

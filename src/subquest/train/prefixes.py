@@ -21,8 +21,9 @@ from torch import Tensor
 
 from .operations import Packing, to_device
 
-SHORTEST = 32
-"""Tokens that a stretch of the tree must have to be shared: each stretch gathers the keys before it once more."""
+LEAST_WORTH = 32
+"""Tokens that a shared stretch of the tree must save over all its trajectories: each stretch gathers the keys before it
+once more."""
 LEAST_SAVED = 0.05
 """Share of a row's tokens that must be saved."""
 
@@ -84,7 +85,7 @@ class Beginnings:
             at = bisect(ranks, rank)
             before = self.common[ranks[at - 1] + 1 : rank + 1].min() if at else 0
             after = self.common[rank + 1 : ranks[at] + 1].min() if at < len(ranks) else 0
-            size += int(self.sizes[trajectory]) - max(0, int(max(before, after)) - SHORTEST + 1)
+            size += int(self.sizes[trajectory]) - max(0, int(max(before, after)) - LEAST_WORTH + 1)
             ranks.insert(at, rank)
         return size, ranks
 
@@ -126,7 +127,7 @@ class _Tree:
         self.where = np.empty(len(of.row), np.int64)
         self.size = 0
         self.nothing = np.zeros(0, np.int64)
-        self._branch(0, len(of.order), self.nothing)
+        self._grow()
 
     def add(self, ids: Array, seen: Array) -> Array:
         """Add a stretch behind tokens at the places `seen`; returns the places of all of them."""
@@ -137,17 +138,23 @@ class _Tree:
         self.size += len(ids)
         return places
 
-    def _branch(self, first: int, end: int, seen: Array) -> None:
-        """Add the trajectories from `first` to `end` in the order, which all begin with what was `seen`."""
+    def _grow(self) -> None:
+        """Add all trajectories. Those that go on alike share a stretch if that is worth it, and then branch; otherwise
+        they part where the first of them leaves, and those that go on alike from there are looked at again."""
         of = self._of
-        for low, high in self._alike(first, end, len(seen) + SHORTEST):
-            trajectory = of.order[low]
-            start, size = of.starts[trajectory], of.sizes[trajectory]
-            if high - low == 1:
-                self.where[start : start + size] = self.add(of.row[start + len(seen) : start + size], seen)
-            else:
-                common = of.common[low + 1 : high].min()
-                self._branch(low, high, self.add(of.row[start + len(seen) : start + common], seen))
+        left = [(0, len(of.order), self.nothing, 1)]
+        while left:
+            first, end, seen, least = left.pop()
+            for low, high in self._alike(first, end, least):
+                trajectory = of.order[low]
+                start, size = of.starts[trajectory], of.sizes[trajectory]
+                if high - low == 1:
+                    self.where[start : start + size] = self.add(of.row[start + len(seen) : start + size], seen)
+                    continue
+                common = int(of.common[low + 1 : high].min())
+                worth = (high - low - 1) * (common - len(seen)) >= LEAST_WORTH
+                behind = self.add(of.row[start + len(seen) : start + common], seen) if worth else seen
+                left.append((low, high, behind, common + 1))
 
     def _alike(self, first: int, end: int, least: int) -> Iterator[tuple[int, int]]:
         """Runs of trajectories in the order that have at least so many tokens in common."""

@@ -153,7 +153,7 @@ class Traces(NamedTuple):
     rejected: Counter[str]
     """Questions that gave no trace, by reason."""
     prompts: Mapping[str, str]
-    """Digests of the prompts that the system read, by name."""
+    """Digests of the prompts that are in the episodes, by name."""
 
 
 async def make_traces(
@@ -191,9 +191,9 @@ async def make_traces(
                 engine = TeacherEngine(vocabulary, chat, teacher, rewriter=rewriter, player=playing)
                 running = kind(engine, search, **settings)
                 episode = await running.solve(question, seed=attempt or None)
-                read.update(running.prompts.digests)
             reason = _rejection(episode) or teacher.objection(episode)
             if not reason:
+                read.update(running.prompts.digests)
                 return _without(episode, teacher.untaught)
         return reason
 

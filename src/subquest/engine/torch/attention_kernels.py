@@ -22,6 +22,8 @@ from torch import Tensor
 from .step import TILE, Step
 
 _LOG2_E = 1.4426950408889634
+_JOINED = 16
+"""Parts of a context that are loaded at a time when they are put together."""
 
 
 def _precision(x: Tensor) -> str:
@@ -101,29 +103,30 @@ def _decode_kernel(
 @triton.jit
 def _join_kernel(
     parts, sums, positions, out, split, splits,
-    HEADS: tl.constexpr, HEADS_PAD: tl.constexpr, SIZE: tl.constexpr, PAD: tl.constexpr,
+    HEADS: tl.constexpr, SIZE: tl.constexpr, PAD: tl.constexpr, AT_ONCE: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1)
     count = tl.load(positions + row) // split + 1
-    h = tl.arange(0, HEADS_PAD)
+    n = tl.arange(0, AT_ONCE)
     d = tl.arange(0, PAD)
-    live = h < HEADS
-    mask = live[:, None] & (d < SIZE)[None, :]
-    top = tl.full((HEADS_PAD,), float("-inf"), tl.float32)
-    total = tl.zeros((HEADS_PAD,), tl.float32)
-    mixed = tl.zeros((HEADS_PAD, PAD), tl.float32)
-    for part in range(count):
-        place = (row * splits + part) * HEADS + h
-        weight = tl.load(sums + place, mask=live, other=0.0)
+    top = tl.full((1,), float("-inf"), tl.float32)
+    total = tl.zeros((1,), tl.float32)
+    mixed = tl.zeros((PAD,), tl.float32)
+    for first in range(0, count, AT_ONCE):
+        live = first + n < count
+        place = (row * splits + first + n) * HEADS + head
+        weight = tl.load(sums + place, mask=live, other=float("-inf"))
+        mask = live[:, None] & (d < SIZE)[None, :]
         values = tl.load(parts + place[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
-        highest = tl.maximum(top, weight)
+        highest = tl.maximum(top, tl.max(weight, axis=0))
         shrink = tl.exp2(top - highest)
         grow = tl.exp2(weight - highest)
-        total = total * shrink + grow
-        mixed = mixed * shrink[:, None] + values * grow[:, None]
+        total = total * shrink + tl.sum(grow, axis=0)
+        mixed = mixed * shrink + tl.sum(values * grow[:, None], axis=0)
         top = highest
-    target = out + (row * HEADS + h[:, None]) * SIZE + d[None, :]
-    tl.store(target, (mixed / total[:, None]).to(out.dtype.element_ty), mask=mask)
+    target = out + (row * HEADS + head) * SIZE + d
+    tl.store(target, (mixed / total).to(out.dtype.element_ty), mask=d < SIZE)
 
 
 @triton.jit
@@ -201,8 +204,8 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
         GROUP_PAD=max(16, _power(group)), WHOLE=splits == 1, **_decode_shape(pad, q.element_size()), **common,
     )  # fmt: skip
     if splits > 1:
-        _join_kernel[(rows,)](
+        _join_kernel[(rows, heads)](
             parts, sums, step.positions, out, step.part, splits,
-            HEADS=heads, HEADS_PAD=_power(heads), SIZE=size, PAD=pad,
+            HEADS=heads, SIZE=size, PAD=pad, AT_ONCE=_JOINED, num_warps=2,
         )  # fmt: skip
     return out

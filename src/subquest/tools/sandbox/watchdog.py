@@ -78,10 +78,17 @@ def tree(root: int) -> list[int]:
     while waiting:
         pid = waiting.pop()
         found.append(pid)
-        with suppress(OSError):
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                with suppress(OSError):
-                    waiting += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+        waiting += _children(pid)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """Those that ended are among them until they are waited for."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
     return found
 
 
@@ -99,17 +106,21 @@ def kill_below(init: int, *, spared: int) -> bool:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         if not fresh and _at_rest(init, {1, inner_pid(spared), *killed.values()}):
-            _await_end(killed)
+            _await_end(killed, init, spared)
             return True
     return False
 
 
-def _await_end(killed: Iterable[int]) -> None:
-    """Wait until processes that were killed have ended, but not forever for one that the system cannot end."""
+def _await_end(killed: Iterable[int], init: int, spared: int) -> None:
+    """Wait until processes that were killed have ended, but not forever for one that the system cannot end.
+
+    Orphans are the init's, and count to the limit of processes until it has waited for them.
+    """
     deadline = time.monotonic() + _ENDING
-    for pid in killed:
-        while _runs(Path("/proc"), pid) and time.monotonic() < deadline:
-            time.sleep(_LOOK)
+    while any(_runs(Path("/proc"), pid) for pid in killed) or {*_children(init)} - {spared}:
+        if time.monotonic() > deadline:
+            return
+        time.sleep(_LOOK)
 
 
 def inner_pid(pid: int) -> int:
