@@ -1,20 +1,81 @@
-"""Citations: where in a file a passage is, as people cite it."""
+"""Citations: where in a file a passage or a quote is, as people cite it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 FIELDS = ("file", "member", "url", "page", "slide", "sheet", "row", "row_end", "line", "line_end", "section")
 """The metadata that say where a passage is."""
 SUPERSEDED = "superseded_by"
 """The metadata that name the newer version of the file."""
+STEPS = "line_steps"
+"""The metadata that say where lines of the file begin in a passage (`line_steps`)."""
+_COUNTED = ("row", "line")
+_WRITTEN = re.compile(r"(?:\d{1,9}(?::-?\d{1,9})?(?: |$))*")
 
 
 def place_of(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a passage that say where it is; nothing for one that does not come from a file."""
     found = {field: meta[field] for field in (*FIELDS, SUPERSEDED) if meta.get(field) not in (None, "")}
     return found if "file" in found or "url" in found else {}
+
+
+def place_in(meta: Mapping[str, Any], text: str, start: int, end: int) -> dict[str, Any]:
+    """Where a quote is that stands at text[start:end] of a passage: its own row or line, where the passage knows it."""
+    place = place_of(meta)
+    for field in _COUNTED:
+        first = line_at(meta, text, start, field)
+        if first is not None and field in place:
+            place[field] = first
+            if (last_field := f"{field}_end") in place:
+                last = line_at(meta, text, max(start, end - 1), field)
+                place[last_field] = last
+                if last == first:
+                    del place[last_field]
+    return place
+
+
+def line_at(meta: Mapping[str, Any], text: str, at: int, field: str = "line") -> int | None:
+    """The line (or the row) of the file on which a character of a passage stands; None where it is not known."""
+    line, last, steps = meta.get(field), meta.get(f"{field}_end"), meta.get(STEPS)
+    if not isinstance(line, int):
+        return None
+    if not isinstance(steps, str) or not _WRITTEN.fullmatch(steps):
+        rows = isinstance(last, int) and last - line == text.count("\n")
+        return line + text.count("\n", 0, at) if rows else None
+    begin = 0
+    line += text.count("\n", 0, at)
+    for step in steps.split():
+        distance, _, lines = step.partition(":")
+        begin += int(distance)
+        if begin > at:
+            break
+        line += int(lines or 1)
+    return line
+
+
+def line_steps(text: str, begins: Iterable[tuple[int, int]]) -> str:
+    """Where the line number of the file and that of a passage's text come apart, for `line_at`.
+
+    `begins` are the places in the text at which lines of the file begin, each with the number of the line. Wrapped
+    lines that were joined, lines that were left out and rows of several lines are steps: `63 72:2` says that at
+    character 63 the file is one line further than the line ends of the text, and 72 characters later two more.
+    """
+    steps: list[str] = []
+    before = counted = 0
+    ahead: int | None = None
+    ends = 0
+    for offset, line in begins:
+        ends += text.count("\n", counted, offset)
+        counted = offset
+        if ahead is None:
+            ahead = line - ends
+        if more := line - ends - ahead:
+            steps.append(f"{offset - before}:{more}" if more != 1 else f"{offset - before}")
+            before, ahead = offset, ahead + more
+    return " ".join(steps)
 
 
 def cite(place: Mapping[str, Any]) -> str:

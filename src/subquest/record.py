@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from msgspec.structs import replace
 
-from .citation import place_of
+from .citation import place_in
 from .codec import Record, from_dict, to_dict
 from .errors import DataError, UsageError
 from .events import Event
@@ -257,14 +257,15 @@ class Evidence(Record):
     """Id of the trajectory that read the document."""
     query: str = ""
     place: Mapping[str, Any] = {}
-    """Where the document stands: file, page, slide, sheet, row, line, section, url, as far as known (`places`)."""
+    """Where the quote is: file, page, slide, sheet, row, line, section, url, as far as known (`citation`)."""
 
     @classmethod
     def from_document(cls, document: Document, quote: str, *, trajectory: str = "", query: str = "") -> Evidence:
         start = document.text.find(quote)
         if start < 0 or not quote:
             raise DataError(f"the quote is not in document {document.id!r}: {quote[:80]!r}")
-        return cls(document.id, document.title, quote, start, trajectory, query, place_of(document.meta))
+        place = place_in(document.meta, document.text, start, start + len(quote))
+        return cls(document.id, document.title, quote, start, trajectory, query, place)
 
 
 Style = Literal["short", "sentence", "report"]

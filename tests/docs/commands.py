@@ -68,6 +68,8 @@ def mentions(page: Path) -> list[Command]:
 NOT_RUN = {
     "make *": "installs, or runs this very test suite; the target is checked",
     "pip install *": "changes the environment; the extras are checked",
+    "python3 -m venv *": "changes the environment",
+    "source *": "changes the environment",
     "apt-get install *": "needs root and a network",
     "hf download *": "needs the Hugging Face hub",
     "*docker compose up": "needs a container engine",

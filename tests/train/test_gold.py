@@ -481,3 +481,20 @@ def test_results_are_as_long_as_the_prompt_asks_for(
     ]
     assert found
     assert (sum(len(result.split()) > 6 for result in found) > len(found) / 2) is sentences
+
+
+@pytest.mark.parametrize(
+    ("passage", "result"),
+    [
+        ("Blue is a film. It was directed by Bo.", "Blue: It was directed by Bo."),
+        ("film: Blue; directed by: Bo; year: 1971; studio: Ans", "Who directed Blue? Bo"),
+        (f"Blue was directed by Bo, {'who liked it, ' * 12}in 1971.", "Who directed Blue? Bo"),
+    ],
+)
+def test_a_result_is_a_short_sentence_of_the_document_or_the_task_with_its_answer(passage: str, result: str) -> None:
+    teacher = teacher_for("coda", PAIR)
+    prompt = Segment("prompt", "Task: Who directed Blue?", role="user")
+    example = Segment("prompt", "<refine>x</refine>\n<result>y</result>", role="assistant")
+    told = Segment("env", f"<documents>Doc 1(Title: Blue) {passage}\n</documents>")
+    said = teacher.reply(View("executor", (example, prompt, Segment("agent", "<search>Blue</search>"), told)))
+    assert said.endswith(f"<result>{result}</result>")

@@ -2,25 +2,26 @@
 
 A passage of `docs/report.pdf` is a document called `docs/report.pdf#7`. Its title is the file's title, the sheet and
 the headings above it; its metadata say where to look: `file`, `member` (of an archive), `page`, `slide`, `sheet` and
-`row`, `line`, `section`, and `start`, the place of its first character in that page, sheet or file; those of a
-Markdown page also hold the fields of its front matter, which is no passage.
+`row`, `line`, `section`, and `start`, the place of its first character in that page, sheet or file; `line_steps`
+where lines of the file begin in it, so that a quote is cited with its own line. Those of a Markdown page also hold the
+fields of its front matter, which is no passage.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..citation import FIELDS, SUPERSEDED
+from ..citation import FIELDS, STEPS, SUPERSEDED, line_steps
 from ..errors import DataError
 from ..readers import Part
-from ..readers.markdown import Line, table_lines, unmarked
+from ..readers.markdown import FENCE, FILL, Line, table_lines, unmarked
 from ..readers.part import row_of
 from ..record import Document
-from .splitter import Passage, Size, Splitter, unwrapped
+from .splitter import Passage, Size, Splitter, joined_lines, unwrapped
 from .table_passages import Rows, RowSink, TableRows
 
 _COUNTED = ("row", "line")
@@ -66,9 +67,12 @@ class Passages:
 
         def documents(passages: Iterable[Passage]) -> Iterator[Document]:
             for passage in passages:
-                text = unwrapped(passage.text) if markdown else passage.text
-                if text := unmarked(text) if marks else text:
-                    yield self._made(text, passage.section, {"line": passage.line, "start": passage.start})
+                text, begins = passage.text, [(0, passage.line)]
+                if markdown:
+                    text, begins = _readable(text, passage.line, marks=marks)
+                if text:
+                    place = {"line": begins[0][1], "start": passage.start}
+                    yield self._made(text, passage.section, place, begins)
 
         for line in table_lines(lines, marks=marks) if markdown else map(Line, lines):
             if line.cells is None:
@@ -140,15 +144,21 @@ class Passages:
         return self._made(unwrapped(passage.text), section, {**place, "start": passage.start})
 
     def _of_rows(self, rows: Rows, section: tuple[str, ...]) -> Document:
-        text, first, last, caption = rows
+        text, first, last, caption, begins = rows
         place: dict[str, Any] = dict(first.place)
         for field in _COUNTED:
             if field in last.place and last.place[field] != first.place.get(field):
                 place[f"{field}_end"] = last.place[field]
-        return self._made(text, (*section, caption) if caption else section, place)
+        return self._made(text, (*section, caption) if caption else section, place, begins)
 
-    def _made(self, text: str, section: tuple[str, ...], place: Mapping[str, Any]) -> Document:
+    def _made(
+        self, text: str, section: tuple[str, ...], place: Mapping[str, Any], begins: Sequence[tuple[int, int]] = ()
+    ) -> Document:
+        """`begins`: where lines or rows of the file begin in the text, with their numbers."""
         self._number += 1
+        if _SHY in text:
+            begins = [(at - text.count(_SHY, 0, at), line) for at, line in begins]
+            text = text.replace(_SHY, "")
         section = tuple(map(unmarked, section))
         if not self._titled:  # by the first heading
             self._title, self._titled = (section or (self._title,))[0], True
@@ -156,10 +166,35 @@ class Passages:
         meta = {**self._meta, **place}
         if section:
             meta["section"] = " > ".join(section)
+        steps = line_steps(text, begins)
+        if steps or (begins and "\n" in text and not any(f"{field}_end" in place for field in _COUNTED)):
+            meta[STEPS] = steps
         newer = f" (superseded by {meta[SUPERSEDED]})" if SUPERSEDED in meta else ""
         sheet = (str(place["sheet"]),) if "sheet" in place else ()
         title = " > ".join((self._title, *sheet, *headings)) + newer
-        return Document(f"{self._name}#{self._number}", title.replace(_SHY, ""), text.replace(_SHY, ""), meta)
+        return Document(f"{self._name}#{self._number}", title.replace(_SHY, ""), text, meta)
+
+
+def _readable(text: str, line: int, *, marks: bool) -> tuple[str, list[tuple[int, int]]]:
+    """The text of a passage that begins on a line, as it is read, and where lines of the file begin in it.
+
+    Wrapped lines are joined. `marks`: fillers and fences are removed.
+    """
+    if "\n" not in text:
+        return unmarked(text) if marks else text, [(0, line)]
+    out: list[str] = []
+    begins: list[tuple[int, int]] = []
+    length = 0
+    for (gap, words), written in zip(joined_lines(text), text.splitlines(keepends=True), strict=True):
+        if marks:
+            words = words.replace(FILL, "")
+        if not (marks and FENCE.match(words)) and (out or words or not marks):
+            out += [gap if out else "", words]
+            length += len(out[-2])
+            begins.append((length, line))
+            length += len(words)
+        line += written.endswith("\n")
+    return "".join(out).rstrip("\n") if marks else "".join(out), begins
 
 
 def _until_failure(parts: Iterable[Part], failures: list[DataError]) -> Iterator[Part]:
@@ -227,7 +262,7 @@ class _FrontMatter:
                 self.title = _plain(" ".join([value, *more]))
             elif name == SUPERSEDED:  # what it names is a text, which may or may not be a file that is here
                 self.fields["replaced_by"] = _front_value(value, more)
-            elif name not in (*FIELDS, "start") and (value or more):
+            elif name not in (*FIELDS, STEPS, "start") and (value or more):
                 self.fields[name] = _front_value(value, more)
         return True
 

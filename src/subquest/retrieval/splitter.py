@@ -235,22 +235,26 @@ def unwrapped(text: str, width: int = 45) -> str:
     with a small letter. Lists, tables, code, quotes and short lines keep their line ends. Sentences can then be read,
     and quoted, as one.
     """
-    if "\n" not in text:
-        return text
-    out: list[str] = []
+    return "".join(f"{gap}{line}" for gap, line in joined_lines(text, width)) if "\n" in text else text
+
+
+def joined_lines(text: str, width: int = 45) -> list[tuple[str, str]]:
+    """The lines of a text, each with what stands before it in the running text: a blank or a line end."""
+    out: list[tuple[str, str]] = []
     fenced = joins = False
     before = ""
     for number, line in enumerate(text.splitlines()):
         fence = FENCE.match(line) is not None
         plain = not (fenced or fence) and not _BULLET.match(line)
         if plain and (joins or (number == 1 and _goes_on(before, line))):
-            out[-1:] = [out[-1].rstrip(), " ", line.lstrip()]
+            out[-1] = out[-1][0], out[-1][1].rstrip()
+            out.append((" ", line.lstrip()))
         else:
-            out += ["\n", line]
+            out.append(("\n" if out else "", line))
         before = line
         fenced ^= fence
         joins = not (fenced or fence) and len(line) >= width and not line.startswith(("|", "    ", "\t"))
-    return "".join(out[1:])
+    return out
 
 
 def _goes_on(first: str, second: str) -> bool:

@@ -31,6 +31,8 @@ class Rows(NamedTuple):
     last: Part
     caption: str = ""
     """What the table is called, by a row above its column names."""
+    begins: tuple[tuple[int, int], ...] = ()
+    """Where each row begins in the text, and its number in the file."""
 
 
 class TableRows:
@@ -112,8 +114,15 @@ class TableRows:
         if self._held:
             self._given += 1
             text = "\n".join(text for _, text in self._held)
-            yield Rows(text, self._held[0][0], self._held[-1][0], self._caption)
+            yield Rows(text, self._held[0][0], self._held[-1][0], self._caption, tuple(self._begins()))
         self._held, self._weight = [], 0
+
+    def _begins(self) -> Iterator[tuple[int, int]]:
+        at = 0
+        for part, text in self._held:
+            if (number := part.place.get("row", part.place.get("line"))) is not None:
+                yield at, int(number)
+            at += len(text) + 1
 
     def _wide(self, part: Part, text: str) -> Iterator[Rows]:
         """A row that is longer than a passage."""

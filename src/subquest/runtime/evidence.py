@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..citation import place_of
+from ..citation import place_in
 from ..record import Document, Evidence
 from .answer_kind import is_misfit
 from .arithmetic import follows
@@ -282,7 +282,7 @@ def _table(document: Document) -> str:
 def _evidence(place: _Place) -> Evidence:
     finding, document = place.finding, place.document
     start, end = place.sentence.start, place.sentence.end
-    where = place_of(document.meta)
+    where = place_in(document.meta, document.text, start, end)
     return Evidence(
         document.id, document.title, document.text[start:end], start, finding.trajectory, finding.query, where
     )

@@ -10,7 +10,9 @@ import re
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
+from itertools import accumulate
 
+from ..citation import STEPS, line_at, line_steps
 from ..record import Document
 from ..retrieval.analysis import Analysis
 
@@ -48,7 +50,8 @@ def matching_rows(document: Document, query: str) -> Document:
     if not kept or len(kept) == len(groups):
         return document
     chosen = [at for group in sorted(kept) for at in groups[group]]
-    return replace(document, text="\n".join(lines[at] for at in chosen), meta=_place(document, len(lines), chosen))
+    text = "\n".join(lines[at] for at in chosen)
+    return replace(document, text=text, meta=_place(document, lines, text, chosen))
 
 
 @lru_cache(maxsize=4096)
@@ -68,13 +71,18 @@ def _groups(lines: list[str]) -> list[list[int]]:
     return groups
 
 
-def _place(document: Document, lines: int, chosen: list[int]) -> dict[str, object]:
-    """Where the chosen rows are, if every line is one row of the file; otherwise where the passage is."""
+def _place(document: Document, lines: list[str], text: str, chosen: list[int]) -> dict[str, object]:
+    """Where the chosen rows are, if the passage knows it of each row; otherwise where the passage is."""
     meta = dict(document.meta)
+    begins = [0, *accumulate(len(line) + 1 for line in lines)]
+    kept = accumulate((len(lines[at]) + 1 for at in chosen[:-1]), initial=0)
     for field in ("row", "line"):
-        start, end = meta.get(field), meta.get(f"{field}_end")
-        if isinstance(start, int) and isinstance(end, int) and end - start == lines - 1:
-            meta[field], meta[f"{field}_end"] = start + chosen[0], start + chosen[-1]
-            if chosen[0] == chosen[-1]:
-                del meta[f"{field}_end"]
+        numbers = [line_at(meta, document.text, begins[at], field) for at in chosen]
+        known = [number for number in numbers if number is not None]
+        if f"{field}_end" not in meta or len(known) < len(numbers):
+            continue
+        meta[field], meta[f"{field}_end"] = known[0], known[-1]
+        meta[STEPS] = line_steps(text, zip(kept, known, strict=True))
+        if known[0] == known[-1]:
+            del meta[f"{field}_end"]
     return meta

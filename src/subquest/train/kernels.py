@@ -228,8 +228,10 @@ def _norm_shape(width: int) -> dict[str, int]:
 
 
 def _with_room(like: Tensor, width: int, columns: int) -> Tensor:
-    """[T, width], new; the rows lie `columns` apart where that is more (`lora_products`)."""
-    return like.new_empty((like.shape[0], max(width, columns)))[:, :width]
+    """[T, width], new; the rows lie `columns` apart where that is more (`lora_products`). No view for autograd: what is
+    written between the rows later does not change them."""
+    whole = like.new_empty((like.shape[0], max(width, columns)))
+    return like.new_empty(0).set_(whole.untyped_storage(), 0, (len(whole), width), whole.stride())
 
 
 @triton.jit

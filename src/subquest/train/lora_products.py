@@ -167,7 +167,7 @@ class _BesideFunction(torch.autograd.Function):
 def _whole_rows(x: Tensor, columns: int) -> Tensor | None:
     """The rows of x with the room behind them, where x has it: [T, columns]."""
     rows, apart = x.shape[0], x.untyped_storage().nbytes() == x.shape[0] * columns * x.element_size()
-    return x.as_strided((rows, columns), (columns, 1)) if apart and x.stride() == (columns, 1) else None
+    return x.detach().as_strided((rows, columns), (columns, 1)) if apart and x.stride() == (columns, 1) else None
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

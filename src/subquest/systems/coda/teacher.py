@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...record import Question
-from ...train.facts import Fact, query
+from ...runtime.statements import analysed
+from ...train.facts import Fact, Found, query
 from ...train.gold import NOT_FOUND, NOTHING, QUERIES, GoldTeacher, View
 
 LOOK, AGAIN, IN_VAIN = "I look it up.", "I try other words.", "The searches brought nothing."
 """Thoughts of an executor before its first search, before another one, and before it gives up."""
+WORDS = 25
+"""Longest sentence of a document that is a result as it stands."""
 
 
 class CoDATeacher(GoldTeacher):
@@ -76,12 +79,18 @@ class CoDATeacher(GoldTeacher):
         note = NOTHING if found is None else found.cited if plain else found.note
         refined = f"<refine>{note}</refine>" + "\n" * plain if "<refine>" in view.prompt else view.thought(note)
         if found is not None:  # the full prompt asks for a sentence, the compact one for the fact alone
-            return f"{refined}<result>{found.note if plain else self.result(fact)}</result>"
+            return f"{refined}<result>{self._sentence(fact, found) if plain else self.result(fact)}</result>"
         if view.turn >= QUERIES:
             self.not_retrieved()
             nothing = f"{NOT_FOUND.capitalize()}: no document answers the task." if plain else NOT_FOUND
             return f"{refined}{view.thought(IN_VAIN) if plain else ''}<result>{nothing}</result>"
         return f"{refined}{view.thought(AGAIN) if plain else ''}<search>{query(fact, view.turn)}</search>"
+
+    def _sentence(self, fact: Fact, found: Found) -> str:
+        """What the document says, if that is a short sentence with the result in it; else the task with its result."""
+        result = self.result(fact)
+        short = len(found.note.split()) <= WORDS and not any(s.is_row for s in analysed(found.said).sentences)
+        return found.note if short and result in found.note else f"{fact.task} {result}"
 
 
 TEACHERS: Mapping[str, type[GoldTeacher]] = {"coda": CoDATeacher}
