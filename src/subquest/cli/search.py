@@ -163,7 +163,7 @@ def _read(name: str) -> Iterator[tuple[Any, str]]:
 
 
 def _shown(index: Index | Backend | PlainSearch, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]]:
-    from ..citation import cite, place_of
+    from ..citation import cite, place_in
     from ..retrieval.highlight import highlight
 
     out = []
@@ -174,14 +174,14 @@ def _shown(index: Index | Backend | PlainSearch, query: str, hits: Sequence[Hit]
         record["highlight"] = {"start": span.start, "end": span.end}
         if document.meta:
             record["meta"] = dict(document.meta)
-        if where := cite(place_of(document.meta)):
+        if where := cite(place_in(document.meta, document.text, span.start, span.end)):
             record["source"] = where
         out.append(record)
     return out
 
 
 def _print(index: Index | Backend | PlainSearch, query: str, hits: Sequence[Hit]) -> None:
-    from ..citation import cite, place_of
+    from ..citation import cite, place_in
     from ..retrieval.highlight import highlight
 
     paint = Paint(sys.stdout)
@@ -194,6 +194,7 @@ def _print(index: Index | Backend | PlainSearch, query: str, hits: Sequence[Hit]
         before, found, after = map(printable, pieces)
         gaps = [" " if left[-1:].isspace() or right[:1].isspace() else "" for left, right in itertools.pairwise(pieces)]
         title = paint(f"{rank}. {printable(document.title or document.id)}", "1")
-        where = printable(cite(place_of(document.meta)) or document.id)
+        place = place_in(document.meta, document.text, span.start, span.end)
+        where = printable(cite(place) or document.id)
         print(title, paint(f"{hit.score:.3f}  {where}", "2"))
         print(wrapped(f"{before}{gaps[0]}{paint(found, '1;33')}{gaps[1]}{after}"))
