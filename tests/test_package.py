@@ -1,7 +1,10 @@
 """The package root: what it exports, and that it stays light."""
 
+import ast
+import itertools
 import subprocess
 import sys
+from pathlib import Path
 
 import subquest
 
@@ -26,3 +29,18 @@ def test_records_and_systems_need_no_third_party_package() -> None:
         "subquest.engine.scripted, subquest.engine.chat_format"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_docstring_stands_under_what_it_describes() -> None:
+    def is_text(node: ast.stmt) -> bool:
+        return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+    misplaced = [
+        f"{path.name}:{second.lineno}"
+        for path in Path(subquest.__file__).parent.rglob("*.py")
+        for holder in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(holder, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for first, second in itertools.pairwise(holder.body)
+        if is_text(first) and is_text(second)
+    ]
+    assert misplaced == []

@@ -12,7 +12,7 @@ from subquest.cli import main
 from subquest.evaluate.report import load, page
 from subquest.judge import AnswerCase, ModelJudge, Verdict
 from subquest.record import Document
-from subquest.runs import RunStore, run_path
+from subquest.runs import RunStore, run_path, writer
 
 
 @pytest.fixture
@@ -46,6 +46,24 @@ def test_table_and_resume(toy: Path, capsys: pytest.CaptureFixture[str]) -> None
     cell = json.loads(out)["toy"]["coda"]
     assert (cell["n"], cell["em"], cell["f1"], cell["cem"]) == (6, 0.5, 0.5, 0.5)
     assert "4 of 6 are done already" in err
+
+
+def test_only_many_answers_are_written_by_a_process_of_their_own(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Path] = []
+
+    class Counted(writer.ProcessTransactions):
+        def __init__(self, path: Path) -> None:
+            started.append(path)
+            super().__init__(path)
+
+    monkeypatch.setattr(writer, "ProcessTransactions", Counted)
+    assert main([*EVAL, "--limit", "1"]) == 0
+    assert started == []
+    monkeypatch.setattr("subquest.cli.evaluation.MANY_ANSWERS", 6)
+    assert main(EVAL) == 0
+    assert started == [run_path(Path("run"))]
+    with RunStore.open("run") as run:
+        assert run.counts()["episodes"] == 6
 
 
 def test_a_run_is_resumed_with_the_same_tools(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,6 +114,19 @@ def test_what_is_found_is_printed_as_it_stands(tmp_path: Path, capsys: pytest.Ca
     assert text in told(capsys, "search", "大阪", "--index", tmp_path / "j.sq")[1].split("\n")
 
 
+def test_rows_of_a_table_are_printed_a_line_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "boats.csv").write_text("Boat,Mooring,Seats\nHeron,Saltby,4\nMoorhen,Marsden,18\nDipper,Fenwick,6\n")
+    assert told(capsys, "index", "build", tmp_path / "boats.csv", "--out", tmp_path / "b.sq")[0] == 0
+    rows = [f"Boat: {b}; Mooring: {m}; Seats: {s}" for b, m, s in (("Heron", "Saltby", 4), ("Dipper", "Fenwick", 6))]
+    lines = told(capsys, "search", "Moorhen", "--index", tmp_path / "b.sq")[1].splitlines()
+    assert lines[1:] == [rows[0], "Boat: Moorhen; Mooring: Marsden; Seats: 18", rows[1]]
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = told(capsys, "search", "Moorhen", "--index", tmp_path / "b.sq")[1].splitlines()
+    assert [line for line in lines[1:] if not line.startswith("Boat: ")] == ["  18", "  6"], "the rest of long rows"
+
+
 def test_search_takes_its_settings_from_the_file(
     index: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from subquest.record import Question
-from subquest.study import Study, Training, Variant
-from subquest.study.results import Results, questions_digest, unit_of
-from subquest.study.stamps import Stamp, Stamps, measured, search_fingerprint, training_digest
+from subquest.study import Study, Training, Variant, read_study, stamps
+from subquest.study.results import Progress, Results, questions_digest, unit_of
+from subquest.study.stamps import Stamp, Stamps, known_as, measured, search_fingerprint, training_digest
 from subquest.systems.baselines.rag import RAGSettings
 from subquest.systems.coda import CoDA, CoDASettings
+
+from .small_study import write_small_study
 
 CODA = Variant("coda@none", "coda", {"": "none"})
 STAMP = Stamp({"system": "coda", "settings": {"k": 3}}, {"": "w"})
@@ -127,6 +129,30 @@ def test_a_training_is_known_by_what_it_learns_not_by_how_fast(tmp_path: Path) -
     recipe.write_text(text)
     assert training_digest(training, "other") != before
     assert training_digest(replace(training, set={"k": 5}), "start") != before
+
+
+def test_a_study_computes_the_digest_of_a_training_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+
+    def counted(training: Training, start: str) -> str:
+        computed.append(training.name)
+        return training_digest(training, start)
+
+    monkeypatch.setattr(stamps, "training_digest", counted)
+    write_small_study(tmp_path)
+    study = read_study(tmp_path)
+    computed.clear()
+    progress = Progress(study, Results(tmp_path / "results"), Stamps(study))
+    training = study.trainings["rl"]
+    for _ in range(3):
+        progress.stamps.add_adapters({})
+        progress.rows(study.variants.values())
+        progress.untrained([training])
+        before = known_as(study, training)
+    assert computed == ["rl"]
+    training.recipe.write_text(training.recipe.read_text().replace("steps = 3", "steps = 40"))
+    assert known_as(study, training) != before
+    assert known_as(replace(study, origins={"cold": "x"}, start="cold"), training) != known_as(study, training)
 
 
 def test_questions_are_known_by_their_words_and_passages() -> None:

@@ -1,6 +1,8 @@
 """Training stands on torch and transformers alone: no other trainer, adapter library or inference server."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,14 @@ def test_nothing_imports_a_peer(package: str) -> None:
         names = imported(path)
         assert not {name.partition(".")[0] for name in names} & PEERS, path
         assert not any(".verl" in name for name in names), path
+
+
+def test_one_process_does_not_load_what_sharding_needs() -> None:
+    code = "import sys, subquest.train.launch; print([m for m in sys.modules if m.startswith('torch.distributed.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    loaded = done.stdout
+    assert "torch.distributed.fsdp" not in loaded
+    assert "torch.distributed.tensor" not in loaded
 
 
 def test_the_adapter_imports_verl_where_it_says_so() -> None:

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         check_embedder()
     specs = {name: each.replace(shared=shared) for name, each in specs.items()}
     settings = {**_settings(config, spec, args), **({"shared": shared} if shared else {})}
-    with open_run(args.out, settings) as store:
+    with open_run(args.out, settings, len(specs) * sum(map(len, datasets.values()))) as store:
         asyncio.run(_evaluate(store, specs, datasets, args))
         result = _results(scored(store), args.by)
     if args.json:

@@ -24,6 +24,8 @@ _BEGINNING = 200
 """Characters of an article that are compared with its index; longer articles may be split into passages."""
 MOST_AT_ONCE = 10_000
 """Episodes at a time."""
+MANY_ANSWERS = 200
+"""From so many answers on, a process of its own writes the run: it takes as long to start as to write that many."""
 PAPER = "paper"
 """Instead of a number after `--sample`."""
 
@@ -173,8 +175,8 @@ def stored_settings(path: Path) -> Mapping[str, Any] | None:
 
 
 @contextmanager
-def open_run(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
-    """The run to resume or to begin; its folder is created if need be.
+def open_run(path: Path, settings: Mapping[str, Any], answers: int) -> Iterator[RunStore]:
+    """The run to resume or to begin, for so many answers; its folder is created if need be.
 
     A run that could not begin, because a model is missing for example, leaves nothing behind.
     """
@@ -192,7 +194,7 @@ def open_run(path: Path, settings: Mapping[str, Any]) -> Iterator[RunStore]:
         raise UsageError(f"cannot create the run {file}: {error.strerror}: {error.filename}") from None
     try:
         with RunStore.resume(
-            path, settings=settings if new else _comparable(file, settings), own_process=True
+            path, settings=settings if new else _comparable(file, settings), own_process=answers >= MANY_ANSWERS
         ) as store:
             try:
                 yield store

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..record import Hit
     from ..retrieval.backends import Backend
+    from ..retrieval.highlight import Span
     from ..retrieval.index import Index
     from ..retrieval.search import Search
 
@@ -190,11 +191,23 @@ def _print(index: Index | Backend | PlainSearch, query: str, hits: Sequence[Hit]
     for rank, hit in enumerate(hits, start=1):
         document = hit.document
         span = highlight(document.text, query, index.analysis)
-        pieces = document.text[: span.start], document.text[span.start : span.end], document.text[span.end :]
-        before, found, after = map(printable, pieces)
-        gaps = [" " if left[-1:].isspace() or right[:1].isspace() else "" for left, right in itertools.pairwise(pieces)]
         title = paint(f"{rank}. {printable(document.title or document.id)}", "1")
         place = place_in(document.meta, document.text, span.start, span.end)
         where = printable(cite(place) or document.id)
         print(title, paint(f"{hit.score:.3f}  {where}", "2"))
-        print(wrapped(f"{before}{gaps[0]}{paint(found, '1;33')}{gaps[1]}{after}"))
+        lines = list(_lines(document.text, span, paint))
+        for line in lines:
+            print(wrapped(line, indent="  " if len(lines) > 1 else ""))
+
+
+def _lines(text: str, span: Span, paint: Paint) -> Iterator[str]:
+    """The lines of a passage, rows of a table for example, with the span that answers the query painted."""
+    begin = 0
+    for line in text.splitlines(keepends=True):
+        start, end = (min(max(place - begin, 0), len(line)) for place in (span.start, span.end))
+        pieces = line[:start], line[start:end], line[end:]
+        before, found, after = map(printable, pieces)
+        gaps = [" " if left[-1:].isspace() or right[:1].isspace() else "" for left, right in itertools.pairwise(pieces)]
+        if shown := f"{before}{gaps[0]}{paint(found, '1;33')}{gaps[1]}{after}".strip():
+            yield shown
+        begin += len(line)

@@ -74,7 +74,8 @@ def _run_on_model(args: argparse.Namespace, study: Study) -> int:
     spec = spec.replace(tools=())  # only some variants could call them: the comparison would not be fair
     _check(study, spec)
     out = args.out or Path(f"{study.name}.sqlite")
-    with open_run(out, {"study": study.name, **run_settings(config, args)}) as store:
+    answers = len(study.variants) * sum(map(len, datasets.values()))
+    with open_run(out, {"study": study.name, **run_settings(config, args)}, answers) as store:
         asyncio.run(_answer(store, study, spec, args, datasets))
         found = rows(study, table(scored(store)))
     setting = public(f"{config.model or 'embedded'}, index {config.index or 'none'}, seed {args.seed}")

@@ -41,9 +41,9 @@ def json_text(record: Any) -> str:
         return json.dumps(record)
 
 
-def wrapped(text: str) -> str:
-    """A paragraph wrapped to the width of the terminal."""
-    return "\n".join(textwrap.wrap(text, shutil.get_terminal_size().columns - 1)) or text
+def wrapped(text: str, indent: str = "") -> str:
+    """A paragraph wrapped to the width of the terminal, with `indent` before all lines but the first."""
+    return textwrap.fill(text, shutil.get_terminal_size().columns - 1, subsequent_indent=indent) or text
 
 
 def clipped(line: str, columns: int) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
@@ -180,7 +181,7 @@ class Claim(Record):
     curve: tuple[Curve, ...] = ()
 
 
-class Study(Record):
+class Study(Record, dict=True):
     """A recipe as it is run: grids and adapters expanded into variants and trainings."""
 
     name: str
@@ -209,6 +210,11 @@ class Study(Record):
     """Folders of the same study on smaller models: its page compares them."""
     origins: Mapping[str, str] = {}
     """By start, the digest of its adapter, or of its recipe as long as it was not made (`stamps.with_origins`)."""
+
+    @functools.cached_property
+    def digests(self) -> dict[tuple[str, int, int], str]:
+        """Digests of its trainings that were computed, by name and state of the recipe's file (`stamps.known_as`)."""
+        return {}
 
     @property
     def table(self) -> Claim:

@@ -200,8 +200,12 @@ def search_fingerprint() -> str:
 
 
 def known_as(study: Study, training: Training) -> str:
-    """The digest of one of the study's trainings."""
-    return training_digest(training, study.origins.get(study.start_of(training), ""))
+    """The digest of one of the study's trainings, computed once as long as its recipe is not edited."""
+    file = training.recipe.stat() if training.recipe.is_file() else None
+    key = (training.name, file.st_mtime_ns, file.st_size) if file else (training.name, 0, 0)
+    if key not in study.digests:
+        study.digests[key] = training_digest(training, study.origins.get(study.start_of(training), ""))
+    return study.digests[key]
 
 
 def training_digest(training: Training, start: str) -> str:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 T = TypeVar("T")
 
@@ -113,6 +113,9 @@ def shard(policy: nn.Module, layers: Iterable[nn.Module], ranks: Ranks) -> None:
     """Spread the policy's parameters over the processes, in place, layer by layer. Does nothing for one process."""
     if ranks.size == 1:
         return
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
     mesh = init_device_mesh(next(policy.parameters()).device.type, (ranks.size,))
     for layer in layers:
         fully_shard(layer, mesh=mesh)
@@ -121,12 +124,16 @@ def shard(policy: nn.Module, layers: Iterable[nn.Module], ranks: Ranks) -> None:
 
 def is_sharded(policy: nn.Module) -> bool:
     """Whether this process holds only a part of the policy's parameters."""
+    if not _grouped():
+        return False
+    from torch.distributed.fsdp import FSDPModule
+
     return isinstance(policy, FSDPModule)  # its parameters are whole for as long as they are gathered
 
 
 def average_gradients(parameters: Sequence[Tensor], ranks: Ranks) -> None:
     """The mean over the processes, for a policy that is whole on each; FSDP has done it for a sharded one."""
-    if ranks.size == 1 or any(isinstance(p, DTensor) for p in parameters):
+    if ranks.size == 1 or any(map(_is_part, parameters)):
         return
     gradients = [p.grad for p in parameters if p.grad is not None]
     flat = torch.cat([g.flatten() for g in gradients])
@@ -138,15 +145,31 @@ def average_gradients(parameters: Sequence[Tensor], ranks: Ranks) -> None:
 
 def whole(tensor: Tensor) -> Tensor:
     """The tensor put together from the parts of all processes; itself where it is not sharded."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if _is_part(tensor) else tensor
 
 
 def like(tensor: Tensor, parameter: Tensor) -> Tensor:
     """A whole tensor in the form of the parameter: its shard, on its device, in its precision."""
     converted = tensor.to(parameter.device, parameter.dtype)
-    if not isinstance(parameter, DTensor):
+    if not _is_part(parameter):
         return converted
+    from torch.distributed.tensor import distribute_tensor
+
     return distribute_tensor(converted, parameter.device_mesh, parameter.placements)
+
+
+def _is_part(tensor: Tensor) -> TypeGuard[DTensor]:
+    """Whether it is this process's shard of a tensor."""
+    if not _grouped():
+        return False
+    from torch.distributed.tensor import DTensor
+
+    return isinstance(tensor, DTensor)
+
+
+def _grouped() -> bool:
+    """Whether there are several processes. One alone has no use for the imports that sharding needs, about 1 s."""
+    return dist.is_available() and dist.is_initialized()
 
 
 def count_of(aggregation: str, trajectories: int, rollouts: int, tokens: int) -> int:

@@ -43,7 +43,7 @@ from .run import TrainRun
 from .served_rollouts import ServedPolicy
 from .sft import SFTTrainer
 from .trace_prompts import check_prompts
-from .traces import TraceSet, check_prepared, gold_traces, opening_of
+from .traces import TraceSet, check_prepared, counts_in_words, gold_traces, opening_of
 from .world_sources import WORLD, WorldSources
 
 Watch = Callable[[int, Mapping[str, float]], None]
@@ -137,7 +137,7 @@ async def train(
         o = recipe.optimiser
         if recipe.kind == "sft":
             traces = _taught(recipe, source, run)
-            say(f"gold traces: {dict(traces.made_by)}; questions without one: {dict(traces.rejected)}")
+            say(f"{traces.in_words}; questions without one: {counts_in_words(traces.rejected)}")
             if ranks.first:
                 (run.folder / "traces.json").write_text(json.dumps(traces.counts_by_name()), encoding="utf-8")
             trainer = SFTTrainer(run, policy, engine, greedy, traces, dev.questions, watch=watch, ranks=ranks)
@@ -251,6 +251,6 @@ def prepare(recipe: Recipe, file: Path, command: str = "") -> str:
     replace(traces, opening=opening_of(traces, source), command=command).save(file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return (
-        f"{file}: {len(traces)} gold traces {dict(traces.made_by)}, {len(traces.ids)} tokens, {traces.actions.sum()} of"
-        f" them learnt; questions without a trace: {dict(traces.rejected)}; sha256 {digest}"
+        f"{file}: {traces.in_words}, {len(traces.ids):,} tokens, {traces.actions.sum():,} of them learnt; "
+        f"questions without a trace: {counts_in_words(traces.rejected)}; sha256 {digest}"
     )

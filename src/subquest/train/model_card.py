@@ -20,6 +20,7 @@ from ..input_file import read_json
 from ..models import MODELS
 from ..runs import RunStore
 from .recipe import DataPart, Recipe
+from .traces import counts_in_words
 
 SHOWN: Mapping[str, Sequence[str]] = {
     "sft": ("loss", "dev_em", "dev_f1_written"),
@@ -157,8 +158,8 @@ def _data(runs: Sequence[Trained]) -> list[str]:
     for run in runs:
         parts.append(_table(["run", "used for", "questions", "unanswerable", "weight"], list(_sources(run))))
         if traces := run.traces:
-            made = ", ".join(f"{system} {count:,}" for system, count in traces["made_by"].items())
-            dropped = ", ".join(f"{reason} {count:,}" for reason, count in traces["rejected"].items()) or "none"
+            made = counts_in_words(traces["made_by"])
+            dropped = counts_in_words(traces["rejected"])
             parts.append(
                 f"{run.recipe.name}: {traces['traces']:,} gold traces ({made}), {traces['tokens']:,} tokens, of which "
                 f"{traces['learnt']:,} are learnt. Questions without a trace: {dropped}."

@@ -13,7 +13,7 @@ import shlex
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
@@ -76,6 +76,11 @@ class TraceSet:
 
     def __len__(self) -> int:
         return len(self.counts)
+
+    @property
+    def in_words(self) -> str:
+        """`24 gold traces (coda 16, rag 8)`."""
+        return f"{len(self):,} gold {'trace' if len(self) == 1 else 'traces'} ({counts_in_words(self.made_by)})"
 
     def counts_by_name(self) -> dict[str, Any]:
         """How much there is to learn from, for people."""
@@ -286,7 +291,7 @@ def gold_traces(recipe: Recipe, source: Source, *, workers: int = 1) -> TraceSet
         made = _made(recipe, source, workers)
     traces = made.fitting(source.architecture.window, source.architecture.vocabulary)
     if not len(traces):
-        raise DataError(f"no question gave a gold trace: {dict(traces.rejected)}")
+        raise DataError(f"no question gave a gold trace: {counts_in_words(traces.rejected)}")
     return traces
 
 
@@ -397,3 +402,8 @@ def _settings_of(system: str, part: DataPart, recipe: Recipe) -> dict[str, Any]:
     own = {name: value for name, value in recipe.settings.items() if system == recipe.system or name in known}
     searching = {"k": part.k or recipe.k} if "k" in known else {}
     return {"prompts": recipe.prompt_set, "abstain": recipe.abstain, **searching, **own}
+
+
+def counts_in_words(counts: Mapping[str, int]) -> str:
+    """`coda 16, rag 8`, or `none`."""
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
