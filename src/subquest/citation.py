@@ -23,14 +23,17 @@ def place_of(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def place_in(meta: Mapping[str, Any], text: str, start: int, end: int) -> dict[str, Any]:
-    """Where a quote is that stands at text[start:end] of a passage: its own row or line, where the passage knows it."""
+    """Where a quote is that stands at text[start:end] of a passage: its own row or line, where the passage knows it.
+
+    Without a quote (start is end), where the passage is.
+    """
     place = place_of(meta)
-    for field in _COUNTED:
+    for field in _COUNTED if start < end else ():
         first = line_at(meta, text, start, field)
         if first is not None and field in place:
             place[field] = first
             if (last_field := f"{field}_end") in place:
-                last = line_at(meta, text, max(start, end - 1), field)
+                last = line_at(meta, text, end - 1, field)
                 place[last_field] = last
                 if last == first:
                     del place[last_field]

@@ -15,12 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subquest.citation import cite
-from subquest.record import Document, Evidence
+from subquest.cli import main
+from subquest.engine.scripted import ScriptedEngine
+from subquest.exports.markdown import to_markdown
+from subquest.record import Document, Evidence, Question
 from subquest.retrieval import Index
 from subquest.retrieval.ingest import ingest
 from subquest.retrieval.passages import Passages
 from subquest.retrieval.splitter import Size
 from subquest.runtime.table_rows import matching_rows
+from subquest.systems import registry
 
 MARKDOWN = """\
 ---
@@ -144,3 +148,45 @@ def test_an_index_from_before_cites_its_passages() -> None:
     for odd in (7, "x", "3:", "1 -2", [3], None):  # of documents that somebody else made
         own = Document("a.md#1", "a", old.text, {**meta, "line_steps": odd})
         assert Evidence.from_document(own, "Second line.").place["line"] == 7
+
+
+BRIDGES = """\
+# Bridges
+
+The valley has had a bridge since the mills were built, and people have paid
+to cross it ever since. It was made of wood for most of that time.
+
+- It burned down twice.
+- It was washed away once, in spring.
+
+The bridge that stands today took four years to build and is made of stone. The
+Orvane Bridge was designed by Mila Torrun, who had built nothing of that size
+before.
+"""
+STATED = "The Orvane Bridge was designed by Mila Torrun, who had built nothing of that size before."
+
+
+@pytest.fixture
+def bridges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("bridges.md").write_text(BRIDGES)
+    with Index.build(tmp_path / "docs.sq", []) as index:
+        ingest(index, ["bridges.md"])
+    return tmp_path / "docs.sq"
+
+
+async def test_an_answer_and_its_export_name_the_line(bridges: Path) -> None:
+    with Index.open(bridges) as index:
+        system = registry.get("rag")(ScriptedEngine(["<answer>Mila Torrun</answer>"]), index)
+        episode = await system.solve(Question("q", "Who designed the Orvane Bridge?"))
+    (quote,) = episode.evidence
+    assert (quote.quote, quote.place["line"]) == (STATED, 9)
+    assert "bridges.md, line 9" in to_markdown(episode)
+
+
+def test_search_names_the_line_of_what_it_marks(bridges: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["search", "designed by Mila Torrun", "--index", str(bridges)]
+    assert main(asked) == 0
+    assert "bridges.md, line 9\n" in capsys.readouterr().out
+    assert main([*asked, "--json"]) == 0
+    assert '"bridges.md, line 9"' in capsys.readouterr().out

@@ -151,6 +151,19 @@ def test_a_passage_comes_with_the_rest_of_its_file(start: Start) -> None:
         assert "before" not in alone  # it comes from no file
 
 
+def test_the_line_of_a_quote(start: Start) -> None:
+    text = "".join(f"Line {n} of the notes tells what the harbour master saw that day.\n" for n in range(1, 8))
+    with start() as server, server.client() as client:
+        put(client, "notes.txt", text.encode())
+        asked = {"id": "trip/notes.txt#1", "around": 3}
+        found = client.get("/api/indexes/trip/document", params={**asked, "quote": "Line 5 of the notes"}).json()
+        assert found["place"] == {"file": "trip/notes.txt", "line": 5}
+        for other in ({}, {"quote": "of another file"}):
+            assert client.get("/api/indexes/trip/document", params={**asked, **other}).json()["place"]["line"] == 1
+        hits = client.post("/api/indexes/trip/search", json={"query": "line 6 of the notes"}).json()["hits"]
+        assert hits[0]["place"] == {"file": "trip/notes.txt", "line": 6}
+
+
 def test_a_page_as_it_looks(start: Start, settings: Settings) -> None:
     from PIL import Image
 

@@ -93,6 +93,22 @@ def test_a_long_document_opens_in_the_middle_and_goes_on(library: Running, page:
     page.get_by_text("is in no index of this server any more").wait_for()
 
 
+def test_the_line_of_a_quote_is_shown(library: Running, page: Any) -> None:
+    words = "Line 23 tells of the ferry, the inn and the mountain."
+    with library.client() as client:
+        put(client, "lines.md", f"# Lines\n\n{FILLING}\n".encode())
+        put(client, "staff.csv", b"Name,Office\n" + b"".join(b"Person %d,Quay %d\n" % (n, n) for n in range(2, 12)))
+    page.goto(f"{library.url}/#/document?id={quote('trip/lines.md#3')}&quote={quote(words)}")
+    expect(page.locator(".running mark")).to_have_text(words)
+    expect(page.locator(".document .facts")).to_contain_text("line 26")
+    page.goto(
+        f"{library.url}/#/document?id={quote('trip/staff.csv#1')}&quote={quote('Name: Person 7; Office: Quay 7')}"
+    )
+    expect(page.locator(".document .facts")).to_have_text("line 7")
+    page.goto(f"{library.url}/#/document?id={quote('trip/staff.csv#1')}")
+    expect(page.locator(".document .facts")).to_have_text("lines 2 to 11")
+
+
 def test_files_are_added_with_progress_and_bad_ones_are_told_apart(library: Running, page: Any) -> None:
     page.goto(f"{library.url}/#/indexes/trip")
     expect(page.locator(".files tbody th")).to_have_text(["bridges.pdf", "long.txt"])

@@ -245,6 +245,8 @@ export interface Passage {
   title: string;
   text: string;
   meta: Record<string, any>;
+  /** Where the quote is that was asked for: file, page, line. */
+  place?: Record<string, any>;
   before?: Passage[];
   after?: Passage[];
   more_before?: boolean;
@@ -270,6 +272,7 @@ export interface Hit {
   page?: number | string;
   source?: string;
   meta?: Record<string, any>;
+  place?: Record<string, any>;
   highlight?: { start: number; end: number };
 }
 

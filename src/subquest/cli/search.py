@@ -164,7 +164,7 @@ def _read(name: str) -> Iterator[tuple[Any, str]]:
 
 
 def _shown(index: Index | Backend | PlainSearch, query: str, hits: Sequence[Hit]) -> list[dict[str, Any]]:
-    from ..citation import cite, place_of
+    from ..citation import cite, place_in
     from ..retrieval.highlight import highlight
 
     out = []
@@ -175,14 +175,14 @@ def _shown(index: Index | Backend | PlainSearch, query: str, hits: Sequence[Hit]
         record["highlight"] = {"start": span.start, "end": span.end}
         if document.meta:
             record["meta"] = dict(document.meta)
-        if where := cite(place_of(document.meta)):
+        if where := cite(place_in(document.meta, document.text, span.start, span.end)):
             record["source"] = where
         out.append(record)
     return out
 
 
 def _print(index: Index | Backend | PlainSearch, query: str, hits: Sequence[Hit]) -> None:
-    from ..citation import cite, place_of
+    from ..citation import cite, place_in
     from ..retrieval.highlight import highlight
 
     paint = Paint(sys.stdout)
@@ -192,7 +192,8 @@ def _print(index: Index | Backend | PlainSearch, query: str, hits: Sequence[Hit]
         document = hit.document
         span = highlight(document.text, query, index.analysis)
         title = paint(f"{rank}. {printable(document.title or document.id)}", "1")
-        where = printable(cite(place_of(document.meta)) or document.id)
+        place = place_in(document.meta, document.text, span.start, span.end)
+        where = printable(cite(place) or document.id)
         print(title, paint(f"{hit.score:.3f}  {where}", "2"))
         lines = list(_lines(document.text, span, paint))
         for line in lines:

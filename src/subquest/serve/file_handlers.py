@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..citation import place_in
 from ..codec import to_dict
 from ..readers.page_picture import page_picture
 from ..record import Document
@@ -27,15 +28,18 @@ async def document(request: Request) -> Response:
     """A document by its id, which may contain any character; with its neighbours, if it is a passage of a file."""
     query = read_query(request, DocumentAround)
     index = state_of(request).agents.indexes.local(request.path_params["index"]).index
-    return Json(await asyncio.to_thread(_with_neighbours, index, query.id, query.around))
+    return Json(await asyncio.to_thread(_with_neighbours, index, query))
 
 
-def _with_neighbours(index: Index, identifier: str, around: int) -> dict[str, Any]:
-    found = _passage(index, identifier)
+def _with_neighbours(index: Index, query: DocumentAround) -> dict[str, Any]:
+    found, around = _passage(index, query.id), query.around
+    start = max(0, found.text.find(query.quote))
+    end = start + len(query.quote) if query.quote in found.text else start
+    shown = {**_shown(found), "place": place_in(found.meta, found.text, start, end)}
     prefix, _, number = found.id.rpartition("#")
     file = str(found.meta.get("file") or "")
     if not around or not number.isdecimal() or not file or not prefix.startswith(file):
-        return _shown(found)
+        return shown
 
     def neighbours(numbers: range) -> list[Document]:
         passages = (index.get(f"{prefix}#{n}") for n in numbers)
@@ -45,7 +49,7 @@ def _with_neighbours(index: Index, identifier: str, around: int) -> dict[str, An
     before = neighbours(range(here - 1, max(0, here - around - 2), -1))  # one more than asked for, to see if there is
     after = neighbours(range(here + 1, here + around + 2))
     return {
-        **_shown(found),
+        **shown,
         "before": [_shown(one) for one in before[:around][::-1]],
         "after": [_shown(one) for one in after[:around]],
         "more_before": len(before) > around,

@@ -161,6 +161,7 @@ class IndexHit(msgspec.Struct):
     score: float
     highlight: Span
     meta: Object
+    place: Annotated[Object, Meta(description="where the highlight is: file, page, line, ... as far as known")]
 
 
 class IndexHits(msgspec.Struct):
@@ -175,6 +176,7 @@ class StoredDocument(msgspec.Struct):
 
 
 class DocumentInFile(StoredDocument):
+    place: Annotated[Object, Meta(description="where the quote is: file, page, line, ... as far as known")]
     before: Annotated[list[StoredDocument], Meta(description="passages of the same file before it")] = []
     after: list[StoredDocument] = []
     more_before: Annotated[bool, Meta(description="whether there are more before those")] = False

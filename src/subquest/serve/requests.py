@@ -179,6 +179,7 @@ class DocumentId(msgspec.Struct, frozen=True):
 class DocumentAround(msgspec.Struct, frozen=True):
     id: Annotated[str, Meta(description="of the document")]
     around: Annotated[int, Meta(ge=0, le=100, description="passages of the same file before and after it")] = 0
+    quote: Annotated[str, Meta(max_length=1000, description="a part of it; `place` then says where the part is")] = ""
 
 
 class Cited(msgspec.Struct, frozen=True):

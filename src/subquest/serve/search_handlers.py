@@ -11,6 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..citation import place_in
 from ..errors import DataError
 from ..record import Document, Hit
 from ..retrieval.corpus import from_object
@@ -194,6 +195,7 @@ def _marked(hit: Hit, span: tuple[int, int]) -> dict[str, Any]:
         "text": found.text,
         "score": hit.score,
         "highlight": {"start": span[0], "end": span[1]},
+        "place": place_in(found.meta, found.text, *span),
         "meta": dict(found.meta),
     }
 

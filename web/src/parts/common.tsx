@@ -123,13 +123,19 @@ export function Ending(props: { ending: string; forced?: boolean }) {
   return <Chip tone={tone}>{forced ? `${ending}, forced` : ending}</Chip>;
 }
 
-const PLACES = ["page", "slide", "sheet", "row", "line"];
+/** A title, and where in its file a quote stands: "report.pdf, page 3", "costs.xlsx, sheet May, row 7". */
+export function cite(title: string, place: Record<string, any> = {}): string {
+  const file = String(place.file ?? "").split("/").pop()!;
+  const whole = counted(place, "page") || counted(place, "slide");
+  const within = whole ? [whole] : ["sheet", "row", "line"].map((field) => counted(place, field));
+  return [title, file && !title.includes(file) ? file : "", ...within].filter(Boolean).join(", ");
+}
 
-/** A title, and where in its file the passage stands: "report.pdf, page 3". */
-export function cite(title: string, place: Record<string, any> | undefined): string {
-  const field = PLACES.find((name) => place?.[name] != null);
-  const file = String(place?.file ?? "").split("/").pop()!;
-  return [title, file && !title.includes(file) ? file : "", field ? `${field} ${place![field]}` : ""].filter(Boolean).join(", ");
+/** "line 7", "rows 2 to 9"; empty where the place has no such field. */
+export function counted(place: Record<string, any>, field: string): string {
+  const first = place[field], last = place[`${field}_end`];
+  if (first == null) return "";
+  return last ? `${field}s ${first} to ${last}` : `${field} ${first}`;
 }
 
 /** A text with one stretch of it marked, from sign to sign, as the server counts them. */

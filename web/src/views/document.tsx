@@ -1,11 +1,13 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get } from "../api";
-import { Marked, Notice, useLoaded } from "../parts/common";
+import { counted, Marked, Notice, useLoaded } from "../parts/common";
 import { go, link } from "../router";
 import { placeOfQuote, signs } from "../trace";
 import type { PagePicture, Passage } from "../types";
 
 const AROUND = 20;
+/** Signs of a quote by which its line is found. */
+const LONGEST = 1000;
 const PLACES = ["page", "slide", "sheet"];
 
 /** A document at the place of a quote: the file's page as it looks, or its text. */
@@ -14,7 +16,8 @@ export function DocumentView(props: { query: URLSearchParams }) {
   const found = useLoaded(async () => {
     const { index } = await get<{ index: string }>(`/api/cited?${new URLSearchParams({ id, quote, index: wanted })}`);
     if (!index) return null;
-    return { index, passage: await get<Passage>(`/api/indexes/${encodeURIComponent(index)}/document?${new URLSearchParams({ id, around: String(AROUND) })}`) };
+    const asked = new URLSearchParams({ id, around: String(AROUND), quote: [...quote].slice(0, LONGEST).join("") });
+    return { index, passage: await get<Passage>(`/api/indexes/${encodeURIComponent(index)}/document?${asked}`) };
   }, [id, quote, wanted]);
   if (found.error) return <Notice error={found.error} />;
   if (found.data === undefined) return <Notice>Loading…</Notice>;
@@ -74,9 +77,8 @@ function Loaded(props: { index: string; passage: Passage; quote: string; query: 
 
 /** "page 3", "sheet Costs, row 7", "line 12": the place as a person would look it up. */
 function where(passage: Passage): string {
-  const { meta } = passage;
-  const rows = (field: string) => (meta[field] == null ? "" : `${field} ${meta[field]}${meta[`${field}_end`] ? ` to ${meta[`${field}_end`]}` : ""}`);
-  const place = [...PLACES.map((field) => (meta[field] == null ? "" : `${field} ${meta[field]}`)), rows("row"), meta.page == null ? rows("line") : ""];
+  const meta: Record<string, any> = { ...passage.meta, row_end: null, line_end: null, ...passage.place };
+  const place = [...PLACES, "row", meta.page == null ? "line" : ""].map((field) => counted(meta, field));
   return [...place, meta.section ?? ""].filter(Boolean).join(", ") || passage.title || passage.id;
 }
 

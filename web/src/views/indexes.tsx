@@ -109,7 +109,7 @@ export function Search(props: { indexes: IndexInfo[] }) {
                     <small>{hit.score.toFixed(3)}</small>
                   </h4>
                   <p><Marked text={hit.text} start={start} end={end} /></p>
-                  <code>{hit.id}</code> <small>{cite("", hit.meta)}</small>
+                  <code>{hit.id}</code> <small>{cite("", hit.place)}</small>
                 </article>
               );
             })}
