@@ -48,6 +48,14 @@ def test_table_and_resume(toy: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "4 of 6 are done already" in err
 
 
+def test_the_last_line_of_progress_is_printed_once(
+    toy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subquest.cli.progress._PLAIN", 0.0)
+    assert main([*EVAL, "--limit", "3"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines() if "EM" in line] == ["1/3", "2/3", "3/3"]
+
+
 def test_only_many_answers_are_written_by_a_process_of_their_own(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Path] = []
 

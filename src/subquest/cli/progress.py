@@ -184,7 +184,7 @@ class EvaluationProgress:
         elif outside := [f for f in episode.errors if f.where in ("engine", "search", "file")]:
             self._troubled += 1
             self._trouble = self._trouble or f"{outside[0].where}: {outside[0].message}"
-        if self._line.due:
+        if self._line.due and self._done < self._total:  # the last line comes at the end
             self._show()
 
     def _show(self) -> None:
