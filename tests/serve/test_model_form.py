@@ -4,7 +4,7 @@ import asyncio
 import json
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,15 @@ ADMIN = "admin-horse-battery"
 class Endpoint:
     """An endpoint on loopback, in a thread of its own."""
 
-    def __init__(self, answer: Handler | None = None) -> None:
+    def __init__(self, answer: Handler | None = None, models: Sequence[str] = ("big", "small")) -> None:
         self.server: Loopback
+        self._models = models
         self._answer: Handler = answer or (lambda request: Answer(chat(reply_to(request))))
         self._ready, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()))
 
     async def _main(self) -> None:
-        async with Loopback(self._answer, models=[{"id": "big"}, {"id": "small"}]) as self.server:
+        async with Loopback(self._answer, models=[{"id": name} for name in self._models]) as self.server:
             self._ready.set()
             await asyncio.to_thread(self._stop.wait)
 

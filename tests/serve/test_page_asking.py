@@ -161,6 +161,21 @@ def test_a_model_is_tried_and_set(start: Start, other: Endpoint, page: Any) -> N
         expect(page.locator(".in-use li")).to_have_count(1)
 
 
+def test_models_are_chosen_by_their_names(start: Start, page: Any) -> None:
+    def unnamed(url: str) -> OpenAIEngine:
+        return OpenAIEngine(base_url=url, api_key="")
+
+    with (
+        Endpoint(models=["tall"]) as one,
+        Endpoint() as several,
+        start(models={"default": unnamed(one.url), "other": unnamed(several.url)}, systems=["direct"]) as server,
+    ):
+        page.goto(server.url)
+        first, second = (url.removeprefix("http://").removesuffix("/v1") for url in (one.url, several.url))
+        expect(page.get_by_label("Model").locator("option")).to_have_text([f"tall at {first}", second])
+        expect(page.locator(".answered-by")).to_contain_text(f"Answered by tall at {first}")
+
+
 def test_an_endpoint_that_goes_away_leads_to_the_form(start: Start, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("subquest.engine.openai.endpoint.FIRST_WAIT", 0.01)
     with start(script, systems=["direct"]) as server, server.client() as client:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from subquest.events import Event
-from subquest.record import Document, Episode, Evidence, Question, Segment, Trajectory
+from subquest.record import Document, Episode, Evidence, Failure, Question, Segment, Trajectory
 from subquest.runs import RunStore
 from subquest.serve.episode_view import as_html
 from subquest.serve.settings import Settings
@@ -48,6 +48,44 @@ def test_a_server_that_comes_back_is_found_again(start: Start, gate: Gate, page:
         expect(page.locator(".answer .text")).to_have_text("Kestel")
         page.goto("about:blank")
     page.heard.clear()
+
+
+def test_that_the_server_does_not_answer_is_said_until_it_does(start: Start, page: Any) -> None:
+    with start() as server:
+        page.goto(server.url)
+        page.get_by_label("Question", exact=True).fill(QUESTION)
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    page.get_by_role("link", name="Runs").click()
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    with start(port=urlsplit(server.url).port):
+        expect(page.locator("main h1")).to_have_text("Runs")
+        expect(page.get_by_role("alert")).to_have_count(0)
+        page.get_by_role("link", name="Ask", exact=True).click()
+        page.route("**/api/ask", lambda route: route.abort())
+        ask(page, QUESTION)
+        expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(page.get_by_label("Question", exact=True)).to_have_value(QUESTION)
+        page.unroute("**/api/ask")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.locator(".answer .text")).to_have_text("Kestel")
+        page.goto("about:blank")
+    page.heard.clear()
+
+
+def test_a_failure_is_shown_once(start: Start, settings: Settings, page: Any) -> None:
+    gone = "cannot connect to the model (is the server up?)"
+    failures = (Failure("engine", gone, "t.1"), Failure("search", "no room"), Failure("engine", gone, "t", fatal=True))
+    settings.runs.mkdir()
+    failed = Episode("e1", Question("e1", QUESTION), "coda", "m", stop_reason="failed", errors=failures)
+    with RunStore.create(settings.runs / "asked.sqlite", settings={"kind": "server"}) as run:
+        run.add_episode(failed).wait()
+    with start() as server:
+        for place in ("ask/e1", "runs/asked/e1"):
+            page.goto(f"{server.url}/#/{place}")
+            expect(page.get_by_role("alert")).to_have_count(2)
+            expect(page.get_by_role("alert").first).to_contain_text(gone)
 
 
 def test_stopping_at_a_server_that_is_gone(start: Start, gate: Gate, page: Any) -> None:

@@ -98,6 +98,22 @@ def test_what_a_stop_or_a_kill_cut_off_is_there_afterwards(place: Path, how: sig
         assert httpx2.get(f"{url}/api/episodes/{again}", timeout=120).json()["answer"] == "Kestel"
 
 
+def test_a_second_signal_stops_at_once_and_nothing_is_lost(place: Path) -> None:
+    with process(*SERVE, "--system", "slow.py:Slow", "--grace", "600") as (server, url):
+        identifier = httpx2.post(f"{url}/api/ask", json={"question": QUESTION}, timeout=120).json()["id"]
+        with httpx2.stream("GET", f"{url}/api/episodes/{identifier}/events", timeout=120) as stream:
+            next(stream.iter_lines())
+        until(lambda: _stored(place))
+        server.send_signal(signal.SIGINT)
+        assert server.stderr is not None
+        said = next(line for line in server.stderr if line.startswith("stopping"))
+        assert said.startswith("stopping: 1 answer being written may take 600 s more; Ctrl-C again stops at once")
+        server.send_signal(signal.SIGINT)
+        assert server.wait(120) == 0
+    with process(*SERVE) as (_, url):
+        assert httpx2.get(f"{url}/api/episodes/{identifier}", timeout=120).json()["status"] == "interrupted"
+
+
 def _stored(place: Path) -> bool:
     from subquest.runs import RunStore
 

@@ -13,6 +13,13 @@ export class ApiError extends Error {
   }
 }
 
+/** Nobody is there: the server was stopped, or the network is down. */
+export class Unreachable extends ApiError {
+  constructor() {
+    super(0, "The server does not answer. Is it still running?");
+  }
+}
+
 type Store = "localStorage" | "sessionStorage";
 const held = new Map<string, string>();
 
@@ -48,7 +55,7 @@ async function request(path: string, init: RequestInit = {}): Promise<Response> 
     reply = await fetch(path, { ...init, headers: { ...headers(), ...(init.headers ?? {}) } });
   } catch (error) {
     if ((error as Error).name === "AbortError") throw error;
-    throw new ApiError(0, "The server does not answer. Is it still running?");
+    throw new Unreachable();
   }
   if (reply.ok) return reply;
   const body = await reply.json().catch(() => null);

@@ -293,3 +293,13 @@ export function headline(event: Event): string {
 export function oneLine(text: string): string {
   return text.replace(/\s+/g, " ").trim();
 }
+
+/** Failures in words, the same words once: an agent records what stopped it, and so do those that waited for it. */
+export function failuresOf(episode: Episode | undefined): { text: string; where: string }[] {
+  const found = new Map<string, { text: string; where: string }>();
+  for (const { where, message } of episode?.errors ?? []) {
+    const text = `${where}: ${message}`;
+    found.set(text, { text, where });
+  }
+  return [...found.values()];
+}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, cast
 
 from ..assemble import (
@@ -27,7 +27,8 @@ from ..assemble.suitability import unsuited
 from ..assemble.tools import open_tools
 from ..cache import Cache, CachedEngine
 from ..engine import Engine
-from ..errors import UsageError, suggest
+from ..engine.openai import OpenAIEngine
+from ..errors import OutsideError, UsageError, suggest
 from ..retrieval.search import Search
 from ..runtime.system import System
 from ..systems.registry import get as system_named
@@ -45,6 +46,8 @@ from .settings import Settings
 PREFIX = "subquest-"
 PAGE = "page"
 """The name of the model that was set on the page. It comes first, so it is the default."""
+NAME_WAIT = 1.0
+"""Seconds in which an endpoint has to say what it serves; the page waits for it."""
 log = logging.getLogger("subquest.serve")
 
 
@@ -101,8 +104,9 @@ class Agents:
             await engine.close()
         self._opened.clear()
 
-    def describe_models(self) -> list[dict[str, Any]]:
+    async def describe_models(self) -> list[dict[str, Any]]:
         """Each model with its address, what it reads and acts by, and the systems that do not suit it."""
+        await asyncio.gather(*(_ask_name(engine) for engines in self._engines.values() for engine in engines.values()))
         out = []
         for name, engines in self._engines.items():
             bare = [getattr(engine, "engine", engine) for engine in engines.values()]
@@ -198,6 +202,15 @@ class Agents:
         if name and name not in names:
             raise Problem(400, f"there is no {what} {name!r} here; there are {', '.join(names)}")
         return name or names[0]
+
+
+async def _ask_name(engine: Engine) -> None:
+    """Have an endpoint that serves one model say its name, where nobody gave one."""
+    bare = getattr(engine, "engine", engine)
+    if isinstance(bare, OpenAIEngine) and bare.name == bare.endpoint.base_url:
+        with suppress(OutsideError, UsageError, TimeoutError):  # said when a question is asked
+            async with asyncio.timeout(NAME_WAIT):
+                await bare.find_out()
 
 
 @asynccontextmanager

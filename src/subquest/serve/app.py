@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -148,8 +149,19 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if running := sum(job.status == "running" for job in self._jobs.live()):
+            print(
+                f"stopping: {running} answer{'s' * (running > 1)} being written may take {self._grace:g} s more; "
+                "Ctrl-C again stops at once, and they can be resumed",
+                file=sys.stderr,
+                flush=True,
+            )
         closing = asyncio.create_task(self._jobs.close(self._grace))
         await super().shutdown(sockets)
+        while not closing.done():
+            if self.force_exit:
+                await self._jobs.interrupt()
+            await asyncio.wait([closing], timeout=0.1)
         await closing
 
 

@@ -40,7 +40,7 @@ async def about(request: Request) -> Response:
             "version": __version__,
             "systems": state.agents.systems,
             "models": state.agents.models,
-            "model_details": state.agents.describe_models(),
+            "model_details": await state.agents.describe_models(),
             "system_details": state.agents.describe_systems(),
             "indexes": state.agents.indexes.names,
             "asks": state.settings.asks,

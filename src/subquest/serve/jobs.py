@@ -243,7 +243,7 @@ class JobQueue:
         tasks = [job.task for job in self.live() if job.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=grace)
-        await asyncio.gather(*(self.cancel(job, "interrupted") for job in self.live()))
+        await self.interrupt()
         if self._retrying is not None:
             self._retrying.cancel()
             await asyncio.gather(self._retrying, return_exceptions=True)
@@ -251,6 +251,10 @@ class JobQueue:
             await self._write_unstored()
         for identifier in self._unstored:
             log.error("the answer %s could not be stored (%s); resume it", identifier, self.storage_problem)
+
+    async def interrupt(self) -> None:
+        """Stop what is running now; it can be resumed."""
+        await asyncio.gather(*(self.cancel(job, "interrupted") for job in self.live()))
 
     async def _work(self, job: Job) -> None:
         async with self._slots:

@@ -28,7 +28,7 @@ async def model_settings_shown(request: Request) -> Response:
     chosen = state.agents.page_model
     return Json(
         {
-            "models": state.agents.describe_models(),
+            "models": await state.agents.describe_models(),
             "set": chosen.public() if chosen else None,
             "who_sets": state.settings.who_sets_model,
             "may_set": _may_set(request, state),

@@ -1,18 +1,29 @@
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError } from "../api";
+import { ApiError, get, Unreachable } from "../api";
 
-/** Load something, and again whenever a dependency changes. */
+/** Milliseconds after which a server that did not answer is tried again. */
+const RETRY = 2000;
+
+/** Load something, and again whenever a dependency changes, or a server that did not answer may be back. */
 export function useLoaded<T>(load: () => Promise<T>, needs: unknown[]): { data?: T; error?: Error; reload: () => void } {
   const [state, setState] = useState<{ data?: T; error?: Error }>({});
   const [round, setRound] = useState(0);
   useEffect(() => {
     let current = true;
+    let retry: ReturnType<typeof setTimeout>;
     load().then(
       (data) => current && setState({ data }),
-      (error) => current && setState({ error }),
+      (error) => {
+        if (!current) return;
+        setState({ error });
+        if (error instanceof Unreachable) retry = setTimeout(() => setRound((n) => n + 1), RETRY);
+      },
     );
-    return () => void (current = false);
+    return () => {
+      current = false;
+      clearTimeout(retry);
+    };
   }, [...needs, round]);
   return { ...state, reload: () => setRound((n) => n + 1) };
 }
@@ -43,8 +54,25 @@ export class Boundary extends Component<{ children?: ComponentChildren }, { erro
   }
 }
 
-export function Notice(props: { error?: Error; children?: ComponentChildren; kind?: "error" | "empty" }) {
+/** Whether the server that did not answer, which is the error, is back; then `onBack` is called. */
+function useReturn(error: Error | undefined, onBack?: () => void): boolean {
+  const [returned, setReturned] = useState<Error>();
+  useEffect(() => {
+    if (!(error instanceof Unreachable) || returned === error) return;
+    const found = () => {
+      setReturned(error);
+      onBack?.();
+    };
+    const timer = setInterval(() => void get("/health").then(found, () => undefined), RETRY);
+    return () => clearInterval(timer);
+  }, [error, returned]);
+  return error !== undefined && returned === error;
+}
+
+/** What went wrong, or what there is to say. That the server does not answer is said until it is back. */
+export function Notice(props: { error?: Error; onBack?: () => void; children?: ComponentChildren; kind?: "error" | "empty" }) {
   const kind = props.error ? "error" : (props.kind ?? "empty");
+  if (useReturn(props.error, props.onBack)) return null;
   return (
     <div class={`notice ${kind}`} role={kind === "error" ? "alert" : "status"}>
       <span>{props.error ? props.error.message : props.children}</span>

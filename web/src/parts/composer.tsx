@@ -11,11 +11,15 @@ type Turn = Thread["turns"][number];
 
 export const hostOf = (address: string): string => address.replace(/^https?:\/\//, "").replace(/\/v1$/, "");
 
-/** A model in words: its name and, where it is not in the server itself, its address. */
-export function ModelName(props: { model: ModelInfo }) {
-  const { model, address } = props.model;
+/** A model in words: its name, unless its server has not told it, and its address, unless it is in the server itself. */
+function wordsOf({ model, address }: ModelInfo): { name: string; at: string } {
   const named = model && model !== address;
-  return <><b>{named ? model : address ? hostOf(address) : "no model"}</b>{named && address && <> at {hostOf(address)}</>}</>;
+  return { name: named ? model : address ? hostOf(address) : "no model", at: named && address ? ` at ${hostOf(address)}` : "" };
+}
+
+export function ModelName(props: { model: ModelInfo }) {
+  const { name, at } = wordsOf(props.model);
+  return <><b>{name}</b>{at}</>;
 }
 
 /**
@@ -91,7 +95,7 @@ export function Composer(props: { about: About; after?: Turn; waiting?: boolean;
   }
 
   const indexes = index && !about.indexes.includes(index) ? [...about.indexes, index] : about.indexes;
-  const names = Object.fromEntries(about.model_details.map((one) => [one.name, one.address ? `${one.model} at ${hostOf(one.address)}` : one.model]));
+  const names = Object.fromEntries(about.model_details.map((one) => [one.name, Object.values(wordsOf(one)).join("")]));
   return (
     <div class={`asking ${after ? "following" : ""}`}>
       {error && <Notice error={error} />}

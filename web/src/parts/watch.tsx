@@ -2,7 +2,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { follow, get, post } from "../api";
 import { count, plural, seconds } from "../format";
 import { go, link } from "../router";
-import { fold, plus, tokens } from "../trace";
+import { failuresOf, fold, plus, tokens } from "../trace";
 import type { Episode, Event, Status } from "../types";
 import { Answer, Sections } from "./answer";
 import { Chip, Ending, Notice, useOnce } from "./common";
@@ -17,10 +17,13 @@ export function Watch(props: { id: string; narrow?: boolean; past?: boolean; onO
   const [episode, setEpisode] = useState<Episode>();
   const [status, setStatus] = useState<Status>("queued");
   const [error, setError] = useState<Error>();
+  const [round, setRound] = useState(0);
   const once = useOnce();
   const place = `/api/episodes/${encodeURIComponent(props.id)}`;
   useEffect(() => {
     const stop = new AbortController();
+    setEvents([]);
+    setTexts({});
     const load = () => get<Episode>(place).then((found) => stop.signal.aborted || setEpisode(found));
     void load().catch(() => undefined);
     follow(`${place}/events?text=true`, (fresh) => {
@@ -47,7 +50,7 @@ export function Watch(props: { id: string; narrow?: boolean; past?: boolean; onO
         props.onOver?.();
       });
     return () => stop.abort();
-  }, [props.id]);
+  }, [props.id, round]);
   const trace = useMemo(() => fold(events, episode), [events, episode]);
   const notes = useMemo(() => notesOf(trace), [trace]);
   const over = status !== "queued" && status !== "running";
@@ -70,7 +73,13 @@ export function Watch(props: { id: string; narrow?: boolean; past?: boolean; onO
     }
   }
 
-  if (error && !episode && !events.length) return <Notice error={error} />;
+  /** The server is back: follow the episode again. */
+  function resume() {
+    setError(undefined);
+    setRound((n) => n + 1);
+  }
+
+  if (error && !episode && !events.length) return <Notice error={error} onBack={resume} />;
   const last = events[events.length - 1];
   return (
     <article class={`watch ${props.narrow ? "narrow" : ""}`} aria-busy={!over} aria-label={props.narrow ? (episode?.system ?? "") : undefined}>
@@ -87,7 +96,7 @@ export function Watch(props: { id: string; narrow?: boolean; past?: boolean; onO
         {over && <button class="quiet" onClick={() => void once(() => again("again"))}>Ask again</button>}
         <a class="quiet button" href={link(["runs", "asked", props.id])}>Open trace</a>
       </div>
-      {error && <Notice error={error} />}
+      {error && <Notice error={error} onBack={resume} />}
       {!over && last?.kind === "retry" && <Trouble text={`${last.data?.message ?? ""}. Trying again…`} model={last.data?.where === "engine"} />}
       {!over && <Sections texts={events.filter((event) => event.kind === "section").map((event) => event.data?.text ?? "")} />}
       {status === "unstored" && <Unstored />}
@@ -105,8 +114,8 @@ export function Watch(props: { id: string; narrow?: boolean; past?: boolean; onO
           index={episode?.question.meta?.index ?? ""}
         />
       )}
-      {(episode?.errors ?? []).map((failure, i) => (
-        <Trouble key={i} text={`${failure.where}: ${failure.message}`} model={failure.where === "engine"} kind="error" />
+      {failuresOf(episode).map(({ text, where }) => (
+        <Trouble key={text} text={text} model={where === "engine"} kind="error" />
       ))}
       {!over && <Writing trace={trace} texts={texts} />}
       {notes.length > 0 &&

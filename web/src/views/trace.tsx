@@ -13,7 +13,7 @@ import { Tokens } from "../parts/tokens";
 import { Tree } from "../parts/tree";
 import { Virtual } from "../parts/virtual";
 import { go, link } from "../router";
-import { fold, headline, tokens, type Trace } from "../trace";
+import { failuresOf, fold, headline, tokens, type Trace } from "../trace";
 import type { Episode, Event, Sibling } from "../types";
 
 const TABS = ["story", "context", "tokens", "time", "memory", "costs", "events"] as const;
@@ -140,8 +140,8 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
         {episode.question.answers?.length ? (
           <p class="expected">Expected: {episode.question.answers.join(" or ")}</p>
         ) : null}
-        {(episode.errors ?? []).map((failure, i) => (
-          <Notice key={i} kind="error">{failure.where}: {failure.message}</Notice>
+        {failuresOf(episode).map(({ text }) => (
+          <Notice key={text} kind="error">{text}</Notice>
         ))}
         {stored && !props.given && <Siblings run={props.run} id={props.id} />}
       </header>

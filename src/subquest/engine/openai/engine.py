@@ -192,7 +192,7 @@ class OpenAIEngine:
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> OpenAISession:
         if not messages:
             raise EngineRefused("a prompt needs a message")
-        await self._find_out()
+        await self.find_out()
         if self._form is not None and (
             self._tokenizer is not None or (mode, self.continuation) == ("completion", "template")
         ):
@@ -376,7 +376,7 @@ class OpenAIEngine:
             raise UsageError(f"name the model to use at {self.endpoint.base_url}: {served}")
         return names[0]
 
-    async def _find_out(self) -> None:
+    async def find_out(self) -> None:
         """Ask the endpoint, once, which server it is, what it serves and how long a context may be."""
         found = self._found
         if found.asked or (found.model and found.server != "auto"):
