@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -182,18 +182,25 @@ def _readable(text: str, line: int, *, marks: bool) -> tuple[str, list[tuple[int
     """
     if "\n" not in text:
         return unmarked(text) if marks else text, [(0, line)]
+    pieces = joined_lines(text)
+    numbers: Iterable[int] = range(line, line + len(pieces))
+    if len(pieces) != text.count("\n") + 1:  # a page break ends a line of the text, and none of the file
+        numbers = accumulate((one.endswith("\n") for one in text.splitlines(keepends=True)), initial=line)
+    fences = marks and ("```" in text or "~~~" in text)
     out: list[str] = []
     begins: list[tuple[int, int]] = []
     length = 0
-    for (gap, words), written in zip(joined_lines(text), text.splitlines(keepends=True), strict=True):
+    for (gap, words), number in zip(pieces, numbers, strict=False):
         if marks:
             words = words.replace(FILL, "")
-        if not (marks and FENCE.match(words)) and (out or words or not marks):
-            out += [gap if out else "", words]
-            length += len(out[-2])
-            begins.append((length, line))
-            length += len(words)
-        line += written.endswith("\n")
+            if not (out or words) or (fences and FENCE.match(words)):
+                continue
+        if out:
+            out.append(gap)
+            length += len(gap)
+        begins.append((length, number))
+        out.append(words)
+        length += len(words)
     return "".join(out).rstrip("\n") if marks else "".join(out), begins
 
 

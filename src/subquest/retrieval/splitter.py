@@ -247,7 +247,8 @@ def joined_lines(text: str, width: int = 45) -> list[tuple[str, str]]:
         fence = FENCE.match(line) is not None
         plain = not (fenced or fence) and not _BULLET.match(line)
         if plain and (joins or (number == 1 and _goes_on(before, line))):
-            out[-1] = out[-1][0], out[-1][1].rstrip()
+            if before[-1:].isspace():
+                out[-1] = out[-1][0], out[-1][1].rstrip()
             out.append((" ", line.lstrip()))
         else:
             out.append(("\n" if out else "", line))
