@@ -68,7 +68,7 @@ def test_ask_your_documents(place: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "ok   chat" in find("subquest doctor")
     answers = [out for command, out in said.items() if 'meals per day?" --index' in command]
     assert len(answers) == 2
-    assert all("documents/expenses-policy.md, line 7" in out for out in answers)
+    assert all("documents/expenses-policy.md, line 11" in out for out in answers)
     two_hops = find("towpath repair work?")
     assert two_hops.startswith("Fenwick Top\n")
     assert "minutes-2026-05-14.md" in two_hops

@@ -36,7 +36,7 @@ def test_a_report_streams_is_stored_and_is_downloaded(start: Start) -> None:
         with client.stream("GET", f"/api/episodes/{identifier}/events") as stream:
             events = [json.loads(f["data"]) for f in list(frames(stream.iter_lines()))[:-1]]
         sections = [event["data"] for event in events if event["kind"] == "section"]
-        assert [section["title"] for section in sections] == ["Design", "Toll"]
+        assert [section["title"] for section in sections] == ["Design", "Toll", "Also in the documents"]
         found = client.get(f"/api/episodes/{identifier}").json()
         assert found["settings"]["style"] == found["report"]["style"] == "report"
         assert found["report"]["dropped"] == 1

@@ -157,7 +157,7 @@ def test_prepared_traces_take_the_place_of_making_them(tmp_path: Path, capsys: p
     assert torch.equal(read.batch([0]).token_ids, made.batch([0]).token_ids)
     settings = ["--set", f'traces=["{file}"]', "--set", "optimiser.batch=2"]
     assert main(["train", str(path), "--out", str(tmp_path / "run"), *settings]) == 0
-    assert "'coda'" in capsys.readouterr().err
+    assert "gold traces (coda" in capsys.readouterr().err
 
 
 def test_reinforcement_learning_has_no_traces_to_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,7 @@ def test_a_question_that_is_answered_all_the_same_is_no_trace(tmp_path: Path, vo
 
 def test_the_planner_stops_where_the_first_step_fails(tmp_path: Path, vocabulary: Vocabulary) -> None:
     episode = traced("coda", tmp_path, vocabulary, {"a", "b"}, "full").episodes[0]
-    assert [t.result for t in episode.by_role("executor")] == ["not found"]
+    assert [t.result for t in episode.by_role("executor")] == ["Not found: no document answers the task."]
 
 
 @pytest.mark.parametrize(("stop_reason", "reward"), [("abstained", 5.0), ("answered", -1.0)])
