@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import re
 
-from .normalization import is_number
+from .arithmetic import IN_WORDS
+from .normalization import CALENDAR, is_number
 from .statements import Claim
 
 _BEFORE = r"\W*(?:(?:and|at|by|for|from|in|of|on|since|to|until|with)\s+)?"
 _PERSON = re.compile(rf"{_BEFORE}(?:who|whom|whose)\b", re.IGNORECASE)
-_PLACES = "building|city|continent|country|county|district|island|office|place|province|region|street|town|village"
+_PLACES = "city|continent|country|county|island|province|region|town|village"
 _PLACE = re.compile(rf"{_BEFORE}(?:where|(?:what|which)\s+(?:{_PLACES}))\b", re.IGNORECASE)
 _NUMBER = re.compile(rf"{_BEFORE}(?:how\s+(?:many|much|old)|(?:what|which)\s+year)\b", re.IGNORECASE)
-_CALENDAR = frozenset(
-    (
-        *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november"),
-        *("december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
-    )
-)
 _NUMBER_WORDS = frozenset(
     (
-        *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+        *IN_WORDS,
         *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty"),
         *("forty", "fifty", "sixty", "seventy", "eighty", "ninety", "hundred", "thousand", "million", "billion"),
         *("dozen", "half", "quarter", "third", "double", "twice", "once", "no", "none", "nothing", "nobody"),
@@ -35,11 +30,11 @@ def is_misfit(claim: Claim, question: str) -> bool:
     """Whether a short answer cannot be what was asked for. A name with a number in it (Maroon 5) is a name."""
     if not claim.short:
         return False
-    names = frozenset(word for word in claim.needed if not is_number(word)) - _CALENDAR
+    names = frozenset(word for word in claim.needed if not is_number(word)) - CALENDAR
     if _PERSON.match(question):
         return claim.numeric and not names
     if _PLACE.match(question):
-        return claim.numeric and all(is_number(word) or word in _CALENDAR for word in claim.words)
+        return claim.numeric and all(is_number(word) or word in CALENDAR for word in claim.words)
     if _NUMBER.match(question):
         return len(names) > 1 and not claim.numeric and claim.words.isdisjoint(_NUMBER_WORDS)
     return False

@@ -28,7 +28,7 @@ _UNITS: dict[str, tuple[str, float]] = {
     for names, _, size in [unit.partition("=")]
     for name in names.split(",")
 }
-_IN_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+IN_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -81,7 +81,7 @@ def _converted(value: float, unit: str, to: str) -> Iterator[float]:
 
 def _quantities(text: str) -> Iterator[tuple[float, str]]:
     """The numbers of a text, each with its unit, if a unit follows."""
-    words = [str(_IN_WORDS.index(word)) if word in _IN_WORDS else word for word in compared_words(text)]
+    words = [str(IN_WORDS.index(word)) if word in IN_WORDS else word for word in compared_words(text)]
     for at, word in enumerate(words):
         if not is_number(word) or (match := _NUMBER.match(word)) is None:
             continue

@@ -8,6 +8,13 @@ from __future__ import annotations
 
 import re
 
+CALENDAR = frozenset(
+    (
+        *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november"),
+        *("december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+    )
+)
+"""Months and days, which look like names."""
 _SPACED = re.compile(r"\w+")
 _UNSPACED = "\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _ANY = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from ..record import Document
 from ..retrieval.analysis import STOP_WORDS, Analysis
-from .normalization import compared_words, is_number
+from .normalization import CALENDAR, compared_words, is_number
 from .statements import Claim, Sentence, analysed
 
 Terms = frozenset[bytes]
@@ -45,12 +45,7 @@ _ANALYSIS = Analysis()
 _ASKING = frozenset(_ANALYSIS.terms("many much name"))
 _TOTAL = frozenset(_ANALYSIS.terms("altogether average combined sum total"))
 _FUNCTION = frozenset(term for word in STOP_WORDS["english"] for term in _ANALYSIS.terms(word.decode()))
-_CALENDAR = frozenset(
-    _ANALYSIS.terms(
-        "January February March April May June July August September October November December "
-        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
-    )
-)
+_CALENDAR = frozenset(_ANALYSIS.terms(" ".join(CALENDAR)))
 _CLAUSE = re.compile(r"[,;]\s+|\s+(?:and|but|while|whereas)\s+")
 _CELL = re.compile(r";\s+")
 _EDGES = "\"'()[]{}«»“”‘’,;:.!?"
