@@ -94,7 +94,7 @@ def test_decode_attention(heads: int, kv_heads: int, size: int, splits: int) -> 
 
 def shared_step(sizes: list[int], alone: int, lengths: list[int], kv_heads: int, heads: int, *, split: int) -> Step:
     """Rows in groups of these sizes whose prefixes have these lengths, and some that share nothing, in mixed order;
-    each has up to 40 tokens of its own. Every row's table names its prefix, so that the plain operation reads it too."""
+    each has up to 40 tokens of its own. Tables are complete, so that the plain operation reads all of a context."""
     chance = np.random.default_rng(0)
     blocks = iter(range(1, 1000))
     rows = Rows(sum(sizes) + alone, 40)
@@ -113,8 +113,8 @@ def shared_step(sizes: list[int], alone: int, lengths: list[int], kv_heads: int,
     padded = SharedPrefixes(
         torch.empty(rows.slots + 1, dtype=torch.int32),
         torch.empty(rows.slots + 1, dtype=torch.int32),
-        torch.empty((found.room, groups.tile_rows), dtype=torch.int32),
-        torch.empty((found.room, 4), dtype=torch.int32),
+        torch.empty((len(found.tiles), groups.tile_rows), dtype=torch.int32),
+        torch.empty((len(found.tiles), 4), dtype=torch.int32),
     )
     found.write(padded)
     on_device = SharedPrefixes(*(getattr(padded, f.name).to(DEVICE) for f in fields(padded)))
@@ -128,16 +128,16 @@ def shared_step(sizes: list[int], alone: int, lengths: list[int], kv_heads: int,
 
 GROUPS = [([5], 0, [128]), ([23, 4], 3, [256, 384]), ([70, 8, 5], 11, [128, 512, 256])]
 """Rows of each group, rows that share nothing, and the lengths of the groups' prefixes."""
+SLOW = DEVICE == "cpu"
+"""The interpreter takes half a minute for the largest of these."""
 
 
-@pytest.mark.parametrize(("heads", "kv_heads", "size"), [*SHAPES, (12, 2, 128), (2, 2, 16)])
-@pytest.mark.parametrize(("sizes", "alone", "lengths"), GROUPS)
-@pytest.mark.parametrize("split", [16, 4096])
+@pytest.mark.parametrize(("heads", "kv_heads", "size"), SHAPES[1:] if SLOW else [*SHAPES, (12, 2, 128), (2, 2, 16)])
+@pytest.mark.parametrize(("sizes", "alone", "lengths"), GROUPS[:2] if SLOW else GROUPS)
+@pytest.mark.parametrize("split", [16] if SLOW else [16, 4096])
 def test_shared_prefixes(
     heads: int, kv_heads: int, size: int, sizes: list[int], alone: int, lengths: list[int], split: int
 ) -> None:
-    if DEVICE == "cpu" and (len(sizes) == 3 or size == 128):
-        pytest.skip("the interpreter is slow")
     step = shared_step(sizes, alone, lengths, kv_heads, heads, split=split)
     keys, values = caches(kv_heads, size, blocks=1000)
     q = random(len(step.slots), heads + 2 * kv_heads, size)[:, :heads]

@@ -45,8 +45,10 @@ def _decode_shape(pad: int, itemsize: int) -> dict[str, int]:
 
 
 def _prefill_shape(pad: int, itemsize: int) -> dict[str, int]:
-    """Tokens of a tile and tiles under way: what fits into a processor's shared memory."""
-    return {"TILE": 64, "num_stages": 3} if pad * itemsize <= 256 else {"TILE": 32, "num_stages": 2}
+    """Tokens of a tile, warps and tiles under way, for 64 queries: two programs fit into a processor's shared memory
+    if a head has 256 bytes. The same shape serves shared prefixes."""
+    tile, stages = (64, 3) if pad * itemsize <= 256 else (32, 2)
+    return {"TILE": tile, "num_warps": 4, "num_stages": stages}
 
 
 @triton.jit
@@ -237,33 +239,35 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
     kv_heads = keys.shape[2]
     group = heads // kv_heads
     out = torch.empty((rows, heads * size), dtype=q.dtype, device=q.device)
-    cache = (keys.stride(0), keys.stride(1), keys.stride(2))
     pad = max(16, _power(size))
+    scale *= _LOG2_E
+    layout = (q.stride(0), step.tables.shape[1], keys.stride(0), keys.stride(1), keys.stride(2))
     common: dict[str, Any] = {"HEADS": heads, "GROUP": group, "SIZE": size, "PAD": pad, "BLOCK": keys.shape[1]}
     common["PRECISION"] = _precision(q)
+    prefill_shape = _prefill_shape(pad, q.element_size())
     if step.tiles is not None:
         _prefill_kernel[(step.tiles.shape[0], heads)](
-            q, keys, values, step.tables, step.tiles, out, scale * _LOG2_E, q.stride(0), step.tables.shape[1], *cache,
-            ROWS=TILE, num_warps=4, **_prefill_shape(pad, q.element_size()), **common,
+            q, keys, values, step.tables, step.tiles, out, scale, *layout, ROWS=TILE, **prefill_shape, **common
         )  # fmt: skip
         return out
-    shared = step.shared
-    splits = step.splits + (SHARED_PARTS if shared is not None else 0)
+    splits, shared = step.splits, step.shared
     parts = sums = out
+    prefixes = (step.slots, step.slots)  # not read
+    if shared is not None:
+        splits += SHARED_PARTS
+        prefixes = (shared.lengths, shared.parts)
     if splits > 1:
         parts = torch.empty((rows, splits, heads, size), dtype=torch.float32, device=q.device)
         sums = torch.empty((rows, splits, heads), dtype=torch.float32, device=q.device)
-    prefixes = (step.slots, step.slots) if shared is None else (shared.lengths, shared.parts)
     if shared is not None:
         _shared_kernel[(kv_heads, shared.tiles.shape[0])](
-            q, keys, values, step.tables, step.slots, shared.members, shared.tiles, parts, sums, scale * _LOG2_E,
-            q.stride(0), step.tables.shape[1], *cache, splits,
-            ROWS=shared.members.shape[1], QUERIES=SHARED_QUERIES, num_warps=4, **_prefill_shape(pad, q.element_size()), **common,
+            q, keys, values, step.tables, step.slots, shared.members, shared.tiles, parts, sums, scale, *layout, splits,
+            ROWS=shared.members.shape[1], QUERIES=SHARED_QUERIES, **prefill_shape, **common,
         )  # fmt: skip
     _decode_kernel[(kv_heads, rows, step.splits)](
-        q, keys, values, step.tables, step.slots, step.positions, *prefixes, out, parts, sums, scale * _LOG2_E,
-        q.stride(0), step.tables.shape[1], *cache, step.part, splits, GROUP_PAD=max(16, _power(group)),
-        WHOLE=splits == 1, SHARED=shared is not None, **_decode_shape(pad, q.element_size()), **common,
+        q, keys, values, step.tables, step.slots, step.positions, *prefixes, out, parts, sums, scale, *layout,
+        step.part, splits, GROUP_PAD=max(16, _power(group)), WHOLE=splits == 1, SHARED=shared is not None,
+        **_decode_shape(pad, q.element_size()), **common,
     )  # fmt: skip
     if splits > 1:
         _join_kernel[(rows, heads)](

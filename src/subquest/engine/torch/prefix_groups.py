@@ -49,17 +49,12 @@ def wanted() -> bool:
 
 
 class Groups(NamedTuple):
-    """A step's groups, as `step.SharedPrefixes` describes them, without padding."""
+    """A step's groups, as `step.SharedPrefixes` describes them; of padding there is only that of the tiles."""
 
     lengths: Array
     parts: Array
     members: Array
     tiles: Array
-
-    @property
-    def room(self) -> int:
-        """Tiles with padding: a power of two, to need few graphs."""
-        return 1 << (len(self.tiles) - 1).bit_length()
 
     def write(self, target: SharedPrefixes) -> None:
         """Write them, and zeros as padding, into tensors on the host."""
@@ -74,7 +69,7 @@ class PrefixGroups:
         """`block` tokens of a cache block; `token_bytes` of a token's keys and values in one layer."""
         self._rows = rows
         self._blocks_a_stride = STRIDE // block
-        self._least = LEAST_BYTES // token_bytes
+        self._least = max(1, LEAST_BYTES // token_bytes)
         self._programs = max(1, PROGRAMS // kv_heads)
         self.tile_rows = max(1, SHARED_QUERIES // (heads // kv_heads))
         sizes = np.arange(rows.slots + 1)
@@ -144,7 +139,8 @@ class PrefixGroups:
 @lru_cache(maxsize=1024)
 def _tiles(tiles: tuple[int, ...], lengths: tuple[int, ...], programs: int) -> tuple[int, Array]:
     """Groups of so many tiles of rows, with prefixes of these lengths: the length of the parts into which prefixes are
-    cut, just long enough for all programs to run at once, and the tiles of `step.SharedPrefixes`."""
+    cut, just long enough for all programs to run at once, and the tiles of `step.SharedPrefixes`. They are padded to a
+    power of two that is nearly always the same, to need few graphs."""
     longest = max(lengths)
     least = max(sum(map(mul, tiles, lengths)) / programs, longest / SHARED_PARTS)
     part = STRIDE * ceil(least / STRIDE)
@@ -156,4 +152,6 @@ def _tiles(tiles: tuple[int, ...], lengths: tuple[int, ...], programs: int) -> t
         for start in range(0, length, part)
         for row in range(end - n, end)
     ]
-    return part, np.array(cut, np.int32)
+    padded = np.zeros((1 << (max(programs, len(cut)) - 1).bit_length(), 4), np.int32)
+    padded[: len(cut)] = cut
+    return part, padded

@@ -68,8 +68,8 @@ class Runner:
         self.model = model
         self.rows = rows
         self.device = model.weights.device
-        self.steps = self.prefills = self.prefilled = 0
-        """Decode steps, prefill steps, and the tokens of these."""
+        self.steps = self.shared_steps = self.prefills = self.prefilled = 0
+        """Decode steps, those of them with shared prefixes, prefill steps, and the tokens of these."""
         self._cuda = self.device.type == "cuda"
         self._staged = self._cuda if staged is None else staged
         self._last = torch.zeros(rows.slots + 1, dtype=torch.int32, device=self.device)
@@ -139,7 +139,7 @@ class Runner:
             return self._decode_now(slots, bare)
         size = bucket(len(slots))
         groups = self._groups.find(slots) if self._groups is not None else None
-        shared = (groups.room, groups.members.shape[1]) if groups is not None else (0, 0)
+        shared = (len(groups.tiles), groups.members.shape[1]) if groups is not None else (0, 0)
         staging = self._next_staging()
         views = staging.views((size, *shared), self._head, self._out)
         changed = np.concatenate(self.rows.changed) if self.rows.changed else _NOTHING
@@ -154,6 +154,7 @@ class Runner:
         blocks[changed.size :] = 0
         longest, filtered = self._pack(views.packed[:_FIELDS], slots)
         if groups is not None and views.packed_shared is not None:
+            self.shared_steps += 1
             groups.write(views.packed_shared)
             longest = int((self.rows.position[slots] - groups.lengths).max()) + 1
         pending = Pending(slots, self.rows.epoch[slots], views.drawn)
@@ -287,7 +288,7 @@ def _shared_prefixes(packed: Tensor, rows: int, tiles: int, tile_rows: int) -> S
     """Shared prefixes as views of a vector; None for no tiles."""
     if not tiles:
         return None
-    lengths, parts, members, cut = packed.split([rows, rows, tile_rows * tiles, 4 * tiles])
+    lengths, parts, members, cut = torch.split(packed, [rows, rows, tile_rows * tiles, 4 * tiles])
     return SharedPrefixes(lengths, parts, members.view(tiles, tile_rows), cut.view(tiles, 4))
 
 
