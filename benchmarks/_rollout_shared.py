@@ -37,14 +37,15 @@ def compare_shared(
     figures: dict[str, Any] = {"greedy_fp32": shared_equals_alone(source, device, say)}
     results.keep(shared=figures)
     free(device)
-    tokens = max(batches) * (max(lengths) + 80) + 2 * max(prefixes)
+    tokens = max(batches) * (max(lengths) + 96) + 2 * max(prefixes)
     engine = make(source, device, cache_tokens=tokens, max_batch=max(batches), prefill_tokens=64, shared_prefixes=True)
     groups = engine.runner._groups
     try:
         for prefix, length, batch in itertools.product(prefixes, lengths, batches):
             fill_rows(engine, two_roles(batch, prefix, length + 64), prefix + length)
             times = []
-            for engine.runner._groups in (None, groups):
+            for used in (None, groups):
+                engine.runner._groups = used
                 times.append(decode_seconds(engine, batch, prefix + length, time.perf_counter) * 1e3)
             for slot in range(batch):
                 engine.scheduler.rows.end(slot)

@@ -34,10 +34,10 @@ STRIDE = 128
 FEWEST = 4
 """Rows of a group at least: a product for one row takes as long as for ten."""
 LEAST_BYTES = 64 << 20
-"""Reads that sharing must save in every layer. The additional kernel and its results take about 10 microseconds, in
-which an H200 reads this much from its L2 cache."""
+"""Reads that sharing must save in every layer. An estimate: the additional kernel and its results take about 10
+microseconds, in which an H200 reads this much from its L2 cache."""
 PROGRAMS = 256
-"""Programs that read prefixes, about: two on each of 132 processors."""
+"""Programs that are to read prefixes at the same time: two on each of 132 processors."""
 
 
 def wanted() -> bool:
@@ -100,11 +100,11 @@ class PrefixGroups:
 
     def _choose(self, slots: Array) -> None:
         """Choose the shared prefix of every row. Rows that end later leave the choice of the others as it is."""
-        depths = self._rows.position[slots] // STRIDE
-        stride, deepest = self._blocks_a_stride, int(depths.max(initial=0))
         self._chosen[:] = 0
-        if not deepest:
+        depths = self._rows.position[slots] // STRIDE
+        if STRIDE * int(depths.sum()) < self._least:
             return
+        stride, deepest = self._blocks_a_stride, int(depths.max())
         strides = np.arange(1, deepest + 1)
         inside = strides <= depths[:, None]
         ends = self._rows.tables[slots, stride - 1 : deepest * stride : stride] * inside
@@ -143,7 +143,7 @@ def _tiles(tiles: tuple[int, ...], lengths: tuple[int, ...], programs: int) -> t
     power of two that is nearly always the same, to need few graphs."""
     longest = max(lengths)
     least = max(sum(map(mul, tiles, lengths)) / programs, longest / SHARED_PARTS)
-    part = STRIDE * ceil(least / STRIDE)
+    part = STRIDE * ceil(least / STRIDE) if sum(tiles) < programs else longest
     while part < longest and sum(n * -(-length // part) for n, length in zip(tiles, lengths, strict=True)) > programs:
         part += STRIDE
     cut = [

@@ -17,10 +17,10 @@ class SharedPrefixes:
     parts: Tensor
     """[T] int32: the number of parts of that prefix."""
     members: Tensor
-    """[n, m] int32: rows of one group that are read for together, group by group; -1: none."""
+    """[n, m] int32: on each line rows of the batch that have the same prefix; -1: none."""
     tiles: Tensor
-    """[n, 4] int32, one for each part of a prefix and each row of `members` that shares it: that row, the part's first
-    token, its end (0: padding) and its number."""
+    """[n, 4] int32, one for each line of `members` and each part of its prefix: the line, the part's first token, its
+    end (0: padding) and its number."""
 
 
 @dataclass(slots=True)
