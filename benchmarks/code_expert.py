@@ -49,16 +49,16 @@ def verdict(task: Task, episode: Any) -> str:
 
 
 def figures(tasks: Mapping[str, Task], episodes: Sequence[Any], verdicts: Mapping[str, str]) -> dict[str, Any]:
-    """Counts over the tasks, and means of their tokens."""
-    counts = Counter(verdicts.values())
+    """Counts over the tasks, and means of their tokens; a task that did not end in time is not answered."""
+    counts = Counter(verdicts.get(number, REASONS[2]) for number in tasks)
     kinds: dict[str, list[int]] = {}
-    for number, found in verdicts.items():
-        kind = kinds.setdefault(tasks[number].kind, [0, 0])
-        kind[0] += found == SOLVED
+    for number, task in tasks.items():
+        kind = kinds.setdefault(task.kind, [0, 0])
+        kind[0] += verdicts.get(number) == SOLVED
         kind[1] += 1
     n = max(1, len(episodes))
     return {
-        "n": len(episodes),
+        "n": len(tasks),
         **{name: counts[name] for name in (SOLVED, *REASONS)},
         "with code": sum(any(event.kind == "code" for event in e.events) for e in episodes),
         "read": sum(e.usage.prompt_tokens for e in episodes) / n,

@@ -151,6 +151,14 @@ def test_figures_of_the_whole_of_hira(
     assert (row["n"], row["solved"], row["with code"]) == (1, 1, 1)
 
 
+def test_a_task_that_does_not_end_in_time_is_not_answered(
+    sandbox: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, {"code": []}, "--tasks", "2", "--through", "expert", "--seconds", "0") == 0
+    row = json.loads(capsys.readouterr().out)["figures"]["expert"]
+    assert (row["n"], row["solved"], row["not answered"]) == (2, 0, 2)
+
+
 def test_without_a_sandbox_it_does_not_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
