@@ -121,7 +121,7 @@ async def test_a_server_over_http(example_url: str, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 async def test_experts_of_hira_call_a_server_within_limits(example_url: str, tmp_path: Path) -> None:
-    """On the trace are the call, the one that fails, the one that hangs, and the one that is over the limit."""
+    """On the trace are the call, the one that hangs, and the one that is over the limit."""
 
     def made(name: str, **arguments: Any) -> str:
         return f"<|begin_tool_call|>{json.dumps({'name': name, 'arguments': arguments})}<|end_tool_call|>"
@@ -134,31 +134,25 @@ async def test_experts_of_hira_call_a_server_within_limits(example_url: str, tmp
             '{"conclusion": {"final_conclusion": "4,210"}, "memory": {}}',
         ],
         "toolbox": [
-            made("fail"),
-            made("hang", seconds=20.0),
             made("population", town="Kelm"),
+            made("hang", seconds=20.0),
             made("population", town="Pell"),
             "\\boxed{4,210}",
         ],
     }
-    options = ToolOptions(calls=3, call_seconds=2)
-    tools = (f"mcp[population,fail,hang]:{example_url}",)
+    options = ToolOptions(calls=2, call_seconds=4)
+    tools = (f"mcp[population,hang]:{example_url}",)
     lines = [json.dumps({"role": role, "reply": reply}) for role, replies in script.items() for reply in replies]
     (tmp_path / "script.jsonl").write_text("\n".join(lines))
     model = f"scripted:{tmp_path}/script.jsonl"
     async with open_agent(AgentSpec(system="hira", model=model, tools=tools, tool_options=options)) as agent:
         episode = await agent.solve("How many people live in Kelm?")
     calls = [event.data for event in episode.events if event.kind == "code"]
-    assert [(c["tool"], c["output"]) for c in calls] == [
-        ("fail", ""),
-        ("hang", ""),
-        ("population", "Kelm has 4,210 inhabitants."),
-    ]
-    assert "Error executing tool fail" in calls[0]["error"]
-    assert "within 2 seconds" in calls[1]["error"]
-    assert [event.data["what"] for event in episode.events if event.kind == "limit"] == ["3 tool calls"]
-    assert [(f.where, f.fatal) for f in episode.errors] == [("tool", False)] * 2
-    assert (episode.answer, episode.supported, episode.usage.tool_calls) == ("4,210", True, 3)
+    assert [(c["tool"], c["output"]) for c in calls] == [("population", "Kelm has 4,210 inhabitants."), ("hang", "")]
+    assert "within 4 seconds" in calls[1]["error"]
+    assert [event.data["what"] for event in episode.events if event.kind == "limit"] == ["2 tool calls"]
+    assert [(f.where, f.fatal) for f in episode.errors] == [("tool", False)]
+    assert (episode.answer, episode.supported, episode.usage.tool_calls) == ("4,210", True, 2)
     (quote,) = episode.evidence
     assert (quote.title, quote.quote) == ("population", "Kelm has 4,210 inhabitants.")
 
