@@ -42,7 +42,11 @@ def test_an_executor_counts_all_rows_and_cites_the_file(index: Index) -> None:
     assert "<documents>people: 31</documents>" in [s.text for s in executor.segments if s.kind == "env"]
     (code,) = [e for e in episode.events if e.kind == "code"]
     assert (code.data["source"], code.data["output"], code.data["error"]) == (SQL, "people: 31", "")
-    assert (episode.supported, [e.place["file"] for e in episode.evidence]) == (True, ["docs/staff.csv"])
+    assert [(e.quote, e.place["file"]) for e in episode.evidence] == [
+        (SQL, "docs/staff.csv"),
+        ("people: 31", "docs/staff.csv"),
+    ]
+    assert episode.supported
     assert episode.errors == ()
 
 
