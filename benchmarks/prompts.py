@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from _episodes import answered, keep, prompts_of
 
 SETS = ("hotpotqa", "2wikimultihopqa", "musique")
 SYSTEMS = ("rag", "coda", "decor", "apex", "autorefine", "search-r1", "react", "search-o1", "ircot")
@@ -99,18 +100,6 @@ def sources(args: argparse.Namespace, scratch: Path) -> list[Source]:
     return found
 
 
-async def answered(system: Any, questions: Iterable[Any], concurrency: int, seconds: float) -> list[Any]:
-    """Episodes of all questions that are answered within the time; `n` tells how many they are."""
-    episodes = []
-    try:
-        async with asyncio.timeout(seconds):
-            async for episode in system.solve_many(questions, concurrency=concurrency, seed=0):
-                episodes.append(episode)
-    except TimeoutError:
-        print(f"the time is over after {len(episodes)} questions", file=sys.stderr)
-    return episodes
-
-
 async def measure(args: argparse.Namespace, found: Sequence[Source]) -> dict[str, Any]:
     from subquest.assemble import AgentSpec, EngineOptions, build_agent, open_resources, preview_agent
     from subquest.assemble.fairness import shared_settings
@@ -124,9 +113,7 @@ async def measure(args: argparse.Namespace, found: Sequence[Source]) -> dict[str
         for source in found:
             for prompts in args.prompts:
                 for name in args.systems:
-                    own = Path(prompts) / name  # a folder may hold one of its own for each system
-                    given = str(own) if prompts and own.is_dir() else prompts or None
-                    spec = base.replace(system=name, prompts=given)
+                    spec = base.replace(system=name, prompts=prompts_of(name, prompts))
                     system = build_agent(spec, resources._replace(search=source.index))
                     began = time.perf_counter()
                     episodes = await answered(system, source.questions, args.concurrency, args.seconds)
@@ -142,22 +129,6 @@ async def measure(args: argparse.Namespace, found: Sequence[Source]) -> dict[str
 def show(label: str, row: Mapping[str, float]) -> None:
     cells = "".join(f"{row.get(c, float('nan')):>10.3f}" for c in COLUMNS)
     print(f"{label:<44}{row['n']:>5}{cells}{row['seconds']:>8.1f}", file=sys.stderr, flush=True)
-
-
-def keep(out: Path | None, label: str, episodes: Sequence[Any]) -> None:
-    """Episodes for reading: figures say that something is wrong, episodes say what."""
-    if out is None:
-        return
-    with out.open("a", encoding="utf-8") as file:
-        for episode in episodes:
-            turns = [
-                {"role": t.role, "task": t.task, "forced": t.forced, "errors": t.format_errors}
-                | {"text": [f"[{s.kind}] {s.text}" for s in t.segments if s.kind != "prompt"]}
-                for t in episode.contexts
-            ]
-            gold = list(episode.question.answers)
-            record = {"label": label, "question": episode.question.question, "gold": gold, "answer": episode.answer}
-            file.write(json.dumps({**record, "stop": episode.stop_reason, "contexts": turns}) + "\n")
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

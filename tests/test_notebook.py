@@ -49,8 +49,16 @@ def test_an_episode_is_its_answer_its_quotes_and_its_tree() -> None:
     page = Tags(episode._repr_html_())
     for part in ("Where?", "Kestel", "a.pdf, page 3", "confidence 0.90", "plan", "found", "executor"):
         assert part in page.text
+    assert "states the answer" not in page.text, "a single quote needs no mark"
     assert "long" not in page.text, "prompts are the same in every episode"
     assert page.seen.count("details") == 2
+
+
+def test_of_several_quotes_the_one_that_states_the_answer_is_marked() -> None:
+    quotes = (Evidence("d1", "Bridge", "By Torrun."), Evidence("d2", "Torrun", "Born in Kestel.", states_answer=True))
+    page = Tags(Episode("e", Question("q", "Where?"), "coda", "m", (), "Kestel", quotes)._repr_html_())
+    assert page.text.count("states the answer") == 1
+    assert "Torrun, d2 (states the answer)" in page.text
 
 
 def test_text_of_models_and_documents_is_no_markup() -> None:

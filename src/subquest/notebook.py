@@ -42,15 +42,16 @@ def episode_html(episode: Record) -> str:
         f"<div style='{_SOFT}'>{escape(episode.question.question)}</div>",
         f"<div style='font-size:1.2em;font-weight:600;white-space:pre-wrap'>{answer}</div>",
         f"<div style='{_SOFT}'>{escape(' · '.join(notes))}</div>",
-        *map(_quote, episode.evidence),
+        *(_quote(quote, marked=quote.states_answer and len(episode.evidence) > 1) for quote in episode.evidence),
         *(f"<div>⚠ {escape(failure.where)}: {escape(failure.message)}</div>" for failure in episode.errors),
         *(_context(episode, root) for root in episode.roots),
     ]
     return f"<div class='subquest-episode'>{''.join(parts)}</div>"
 
 
-def _quote(evidence: Record) -> str:
+def _quote(evidence: Record, *, marked: bool) -> str:
     place = ", ".join(filter(None, (evidence.title, cite(evidence.place) or evidence.id)))
+    place += " (states the answer)" if marked else ""
     style = "margin:.3em 0;padding-left:.8em;border-left:3px solid currentColor"
     return (
         f"<blockquote style='{style}'>{escape(evidence.quote)}<div style='{_SOFT}'>{escape(place)}</div></blockquote>"

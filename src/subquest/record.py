@@ -258,6 +258,8 @@ class Evidence(Record):
     query: str = ""
     place: Mapping[str, Any] = {}
     """Where the quote is: file, page, slide, sheet, row, line, section, url, as far as known (`citation`)."""
+    states_answer: bool = False
+    """Whether it is the quote that states the answer; the others state sub-results or lead to it."""
 
     @classmethod
     def from_document(cls, document: Document, quote: str, *, trajectory: str = "", query: str = "") -> Evidence:

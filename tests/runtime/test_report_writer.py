@@ -93,13 +93,32 @@ def test_sections_stream_in_order_while_later_ones_are_unwritten() -> None:
 
 
 @pytest.mark.parametrize("outline", ["I am only a small model.", "", EngineError("gone")])
-def test_without_a_usable_outline_the_report_is_one_section(outline: Any) -> None:
+def test_without_a_usable_outline_quotes_follow_what_the_model_wrote_by_document(outline: Any) -> None:
     episode = ask(asked="Who designed the Orvane Bridge?", outliner=outline)
     assert episode.report is not None
-    (section,) = episode.report.sections
-    assert section.title == ""
-    assert [s.text for s in section.sentences] == ["The Orvane Bridge was designed by Mila Torrun."]
-    assert "##" not in episode.answer.split("## Sources")[0]
+    written, bridge = episode.report.sections
+    assert [s.text for s in written.sentences] == ["The Orvane Bridge was designed by Mila Torrun."]
+    assert (written.title, bridge.title) == ("", "Orvane Bridge")
+    assert [s.text for s in bridge.sentences] == ["It opened in 1931."]
+    numbers = [event.data["number"] for event in episode.events if event.kind == "section"]
+    assert numbers == [1, 2]
+
+
+def test_without_an_outline_a_model_that_writes_enough_is_left_alone() -> None:
+    said = "The Orvane Bridge was designed by Mila Torrun [1]. The bridge opened in 1931 [2]."
+    more = "The bridge opened in 1931 and was designed by Mila Torrun [1][2]."
+    episode = ask(asked="Who designed the Orvane Bridge?", outliner="no", reporter=f"{said} {more}")
+    assert episode.report is not None
+    assert [len(section.sentences) for section in episode.report.sections] == [3]
+
+
+def test_words_that_ask_for_a_report_are_not_its_subject() -> None:
+    nothing = "<answer>unknown</answer>"
+    episode = ask(asked="Give an overview of the bridge.", outliner="no", agent=nothing, reporter="I cannot.")
+    assert episode.report is not None
+    quoted = [s.text for section in episode.report.sections for s in section.sentences]
+    assert any("It opened in 1931." in text for text in quoted)
+    assert not any("Kestel" in text for text in quoted)
 
 
 @pytest.mark.parametrize(

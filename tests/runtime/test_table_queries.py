@@ -42,7 +42,11 @@ def test_an_executor_counts_all_rows_and_cites_the_file(index: Index) -> None:
     assert "<documents>people: 31</documents>" in [s.text for s in executor.segments if s.kind == "env"]
     (code,) = [e for e in episode.events if e.kind == "code"]
     assert (code.data["source"], code.data["output"], code.data["error"]) == (SQL, "people: 31", "")
-    assert (episode.supported, [e.place["file"] for e in episode.evidence]) == (True, ["docs/staff.csv"])
+    assert [(e.quote, e.place["file"]) for e in episode.evidence] == [
+        (SQL, "docs/staff.csv"),
+        ("people: 31", "docs/staff.csv"),
+    ]
+    assert episode.supported
     assert episode.errors == ()
 
 
@@ -87,6 +91,27 @@ def test_the_tables_that_fit_the_task_are_described_first(tmp_path: Path) -> Non
         lines = described(made.tables.about("Which town had the most rainfall?")).splitlines()
     assert lines[0].startswith("rain: 1 rows of docs/rain.csv")
     assert (len(lines), lines[-1]) == (13, "9 more are listed by: SELECT * FROM tables")
+
+
+@pytest.mark.parametrize("others", [3, 20])
+def test_tables_stand_in_one_order_whatever_the_task(tmp_path: Path, others: int) -> None:
+    """So a role's prompt begins alike for all tasks, and a model reads it once; one that is asked about is in it."""
+    files = {f"list-{n:02}.csv": "Kind,Total\nthing,1\n" for n in range(others)}
+    files |= {"rain.csv": "Town,Rainfall\nKelm,812\n", "staff.csv": "Person,Site\nIris Moss,Kelm\n"}
+    shown = []
+    with Index.build(tmp_path / "many.sq", []) as made:
+        ingest(made, [put(tmp_path / "docs", files)])
+        for task in ("Which town had the most rainfall?", "At which site does the person Iris Moss work?"):
+            engine = ScriptedEngine(
+                {"planner": [f"<task>{task}</task>", "<answer>Kelm</answer>"], "executor": ["<result>Kelm</result>"]}
+            )
+            opening = CoDA(engine, made, prompts="full").ask(task).by_role("executor")[0].segments[0].text
+            shown.append([line.partition(":")[0] for line in opening.splitlines() if " rows of docs/" in line])
+    names = [file.removesuffix(".csv").replace("-", "_") for file in files]
+    assert all(one == sorted(one, key=names.index) for one in shown)
+    assert [len(one) for one in shown] == [min(others + 2, 12)] * 2
+    assert "rain" in shown[0]
+    assert "staff" in shown[1]
 
 
 @pytest.mark.parametrize(

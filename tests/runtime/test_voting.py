@@ -56,7 +56,7 @@ def test_evidence_of_a_later_attempt_names_its_query() -> None:
     executor = ["<search>Mila Torrun born</search>", "<result>Kestel</result>"]
     engine = ScriptedEngine({"planner": ["<answer>Torrun</answer>", *attempt, *attempt], "executor": executor * 2})
     episode = registry.get("coda")(engine, FakeSearch(), votes=3).ask(QUESTION)
-    assert [(e.trajectory, e.query) for e in episode.evidence] == [("2.1", "Mila Torrun born")]
+    assert [(e.trajectory, e.query) for e in episode.evidence] == [("2.1", "Mila Torrun born")] * 2
 
 
 def test_of_several_with_as_many_votes_the_first_counts() -> None:

@@ -260,6 +260,26 @@ def test_an_answer_without_support_says_so(start: Start, settings: Settings, pag
             expect(page.get_by_text("not supported by a document")).to_have_count(count)
 
 
+def test_of_several_quotations_the_one_that_states_the_answer_is_marked(
+    start: Start, settings: Settings, page: Any
+) -> None:
+    chain = (Evidence("d1", "Bridge", "By Torrun."), Evidence("d2", "Torrun", "Born in Kestel.", states_answer=True))
+    settings.runs.mkdir()
+    with RunStore.create(settings.runs / "old.sqlite") as store:
+        for name, evidence in (("two", chain), ("one", chain[1:])):
+            episode = Episode(name, Question(name, "Where?"), "coda", "m", answer="Kestel", evidence=evidence)
+            store.add_episode(episode).wait()
+    with start() as server:
+        page.goto(f"{server.url}/#/runs/old/two")
+        page.get_by_role("button", name="2 quotations").click()
+        expect(page.locator(".evidence li", has_text="states the answer")).to_contain_text("Born in Kestel.")
+        expect(page.get_by_text("states the answer")).to_have_count(1)
+        page.goto(f"{server.url}/#/runs/old/one")
+        page.get_by_role("button", name="1 quotation").click()
+        expect(page.locator(".evidence li")).to_have_count(1)
+        expect(page.get_by_text("states the answer")).to_have_count(0)
+
+
 def test_what_is_not_as_it_should_be_costs_its_own_part_only(start: Start, settings: Settings, browser: Any) -> None:
     """Events of somebody's own system may hold anything."""
     events = (

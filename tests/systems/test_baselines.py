@@ -63,7 +63,10 @@ def test_naive_rag_searches_once_for_the_question_itself() -> None:
     assert search.queries == [QUESTION]
     assert episode.usage.searches == 1
     assert "MARKER-ONE" in episode.trajectories[0].text
-    assert [(e.id, e.quote) for e in episode.evidence] == [("d2", "She was born in Kestel in 1889.")]
+    assert [(e.id, e.quote, e.states_answer) for e in episode.evidence] == [
+        ("d1", "The Orvane Bridge was designed by Mila Torrun.", False),
+        ("d2", "She was born in Kestel in 1889.", True),
+    ]
 
 
 @pytest.mark.parametrize("name", ["rag", "ircot"])

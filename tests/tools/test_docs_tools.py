@@ -14,11 +14,13 @@ pytest.importorskip("mcp", reason="the MCP SDK is not installed")
 
 from subquest.cli import main
 from subquest.config import load_config
+from subquest.record import Episode
 
 TEXT = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
 SECTION = TEXT[TEXT.index("## Your own tools") : TEXT.index("## Settings")]
 FILES = dict(re.findall(r"```python\n# ([\w.]+)\n(.*?)```", SECTION, re.DOTALL))
-COMMANDS = re.findall(r"^    (subquest .*)$", SECTION, re.MULTILINE)
+EXPERTS = SECTION.index("### HiRA")
+COMMANDS = re.findall(r"^    (subquest .*)$", SECTION[:EXPERTS], re.MULTILINE)
 
 
 def call(name: str, **arguments: object) -> str:
@@ -77,6 +79,33 @@ def test_a_server(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert (told["answer"], told["supported"]) == ("Ida Brandt", True)
     assert [quote["quote"] for quote in told["evidence"]] == ["Ida Brandt is the mayor of Kelm."]
+
+
+@pytest.mark.slow
+def test_an_expert_calls_tools(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (asking,) = re.findall(r"^    (subquest .*)$", SECTION[EXPERTS:], re.MULTILINE)
+    (tree,) = re.findall(r"```text\n(.*?)```", SECTION[EXPERTS:], re.DOTALL)
+    made = json.dumps({"name": "mayor", "arguments": {"town": "Kelm"}})
+    script = [
+        ("planner", "<|begin_call_subtask|>Who is the mayor of Kelm?<|end_call_subtask|>"),
+        ("coordinator", '{"selected_agent_name": "toolbox"}'),
+        ("toolbox", f"<|begin_tool_call|>{made}<|end_tool_call|>"),
+        ("toolbox", "\\boxed{Ida Brandt}"),
+        ("coordinator", '{"conclusion": {"final_conclusion": "Ida Brandt"}, "memory": {}}'),
+        ("planner", "\\boxed{Ida Brandt}"),
+    ]
+    (folder / "script.jsonl").write_text("\n".join(json.dumps({"role": r, "reply": t}) for r, t in script))
+    assert run(f"{asking} --trace t.json") == 0
+    said = capsys.readouterr()
+    _, *shown = said.err.splitlines()
+    assert "\n".join(line[2:] for line in shown) + "\n" == tree
+    assert said.out.splitlines()[:2] == [
+        "Ida Brandt",
+        '  "Ida Brandt is the mayor of Kelm." - mayor [mayor({"town": "Kelm"})]',
+    ]
+    episode = Episode.from_json(Path("t.json").read_text())
+    assert "Kelm." not in episode.by_role("planner")[0].text.replace("Who is the mayor of Kelm?", "")
+    assert "population" in episode.by_role("coordinator")[0].text  # the description of the expert lists both
 
 
 def test_settings(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import subprocess
@@ -19,10 +20,12 @@ pytest.importorskip("mcp", reason="the MCP SDK is not installed")
 import httpx2
 
 from subquest import masking
+from subquest.assemble import AgentSpec, open_agent
 from subquest.errors import ToolError, UsageError
 from subquest.tools import mcp_http, mcp_server
 from subquest.tools.function_tool import BadArguments, FunctionTool
 from subquest.tools.mcp_server import McpServer, argument_check, is_mcp, read_place
+from subquest.tools.tool_options import ToolOptions
 
 from ..engine.loopback import Loopback
 from ..ports import free_port
@@ -114,6 +117,44 @@ async def test_a_server_over_http(example_url: str, monkeypatch: pytest.MonkeyPa
         with pytest.raises(ToolError, match="longer than 1 MB"):
             await tools["long"].call({"characters": 3_000_000})
         assert await tools["add"].call({"a": 1, "b": 1}) == "2"
+
+
+@pytest.mark.slow
+async def test_experts_of_hira_call_a_server_within_limits(example_url: str, tmp_path: Path) -> None:
+    """On the trace are the call, the one that hangs, and the one that is over the limit."""
+
+    def made(name: str, **arguments: Any) -> str:
+        return f"<|begin_tool_call|>{json.dumps({'name': name, 'arguments': arguments})}<|end_tool_call|>"
+
+    await listening(example_url)
+    script = {
+        "planner": ["<|begin_call_subtask|>How many people live in Kelm?<|end_call_subtask|>", "\\boxed{4,210}"],
+        "coordinator": [
+            '{"selected_agent_name": "toolbox"}',
+            '{"conclusion": {"final_conclusion": "4,210"}, "memory": {}}',
+        ],
+        "toolbox": [
+            made("population", town="Kelm"),
+            made("hang", seconds=20.0),
+            made("population", town="Pell"),
+            "\\boxed{4,210}",
+        ],
+    }
+    options = ToolOptions(calls=2, call_seconds=4)
+    tools = (f"mcp[population,hang]:{example_url}",)
+    lines = [json.dumps({"role": role, "reply": reply}) for role, replies in script.items() for reply in replies]
+    (tmp_path / "script.jsonl").write_text("\n".join(lines))
+    model = f"scripted:{tmp_path}/script.jsonl"
+    async with open_agent(AgentSpec(system="hira", model=model, tools=tools, tool_options=options)) as agent:
+        episode = await agent.solve("How many people live in Kelm?")
+    calls = [event.data for event in episode.events if event.kind == "code"]
+    assert [(c["tool"], c["output"]) for c in calls] == [("population", "Kelm has 4,210 inhabitants."), ("hang", "")]
+    assert "within 4 seconds" in calls[1]["error"]
+    assert [event.data["what"] for event in episode.events if event.kind == "limit"] == ["2 tool calls"]
+    assert [(f.where, f.fatal) for f in episode.errors] == [("tool", False)]
+    assert (episode.answer, episode.supported, episode.usage.tool_calls) == ("4,210", True, 2)
+    (quote,) = episode.evidence
+    assert (quote.title, quote.quote) == ("population", "Kelm has 4,210 inhabitants.")
 
 
 @pytest.mark.slow

@@ -97,7 +97,7 @@ def test_a_policy_starts_from_an_adapter_in_gguf(family: str, tmp_path: Path) ->
 def test_the_shipped_adapter_is_read_from_its_gguf() -> None:
     from subquest.train.components import adapter_state
 
-    state, alpha = adapter_state("shipped", Shape("llama", 9, 3))
+    state, alpha = adapter_state("shipped", Shape("llama", 9, 3), "smollm2")
     assert alpha == 32.0
     assert len(state) == 30 * 7 * 2
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"

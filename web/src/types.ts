@@ -50,6 +50,8 @@ export interface Evidence {
   trajectory?: string;
   query?: string;
   place?: Record<string, any>;
+  /** Whether it is the one that states the answer; the others lead to it. */
+  states_answer?: boolean;
 }
 
 export interface Question {

@@ -133,7 +133,7 @@ class _Opener:
                 raise UsageError(f"no such model file: {path}")
         from ..engine.embedded import EmbeddedEngine
 
-        adapter = options.adapter or ("default" if path is None else "none")
+        adapter = options.adapter or "default"
         return EmbeddedEngine(
             path,
             adapter=None if adapter == "none" else adapter,
@@ -143,10 +143,10 @@ class _Opener:
 
     def _torch(self, name: str) -> Engine:
         try:
-            from ..engine.torch.engine import EMBEDDED, TorchEngine
+            from ..engine.torch.engine import TorchEngine
         except ImportError as error:
             raise MissingDependency(f"{error.name}, which torch: models need,", "train") from None
-        adapter = self.options.adapter or ("default" if name == EMBEDDED else "none")
+        adapter = self.options.adapter or "default"
         return TorchEngine.load(name, adapter=None if adapter == "none" else adapter, window=self.options.context)
 
     def _openai(self, name: str, url: str) -> Engine:

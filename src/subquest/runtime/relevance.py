@@ -45,7 +45,7 @@ _ANALYSIS = Analysis()
 _ASKING = frozenset(_ANALYSIS.terms("many much name"))
 _TOTAL = frozenset(_ANALYSIS.terms("altogether average combined sum total"))
 _FUNCTION = frozenset(term for word in STOP_WORDS["english"] for term in _ANALYSIS.terms(word.decode()))
-_CALENDAR = frozenset(_ANALYSIS.terms(" ".join(CALENDAR)))
+CALENDAR_TERMS = frozenset(_ANALYSIS.terms(" ".join(CALENDAR)))
 _CLAUSE = re.compile(r"[,;]\s+|\s+(?:and|but|while|whereas)\s+")
 _CELL = re.compile(r";\s+")
 _EDGES = "\"'()[]{}«»“”‘’,;:.!?"
@@ -131,7 +131,7 @@ class Relevance:
         """Whether a sentence that states a claim is about one of the tasks. What a tool returned always is."""
         if not self._asked or "tool" in document.meta:
             return True
-        passage = _passage(document.title, document.text)
+        passage = passage_of(document.title, document.text)
         at = passage.places[sentence.start]
         if not claim.short:
             return any(passage.first.get(word, at + 1) <= at for asked in self._asked for word in asked.words)
@@ -175,7 +175,7 @@ class Relevance:
     def _has_rival(self, asked: Asked, words: Terms, claim: Claim, claimed: Terms, said: Terms) -> bool:
         wanted = frozenset[bytes]() if claim.numeric else words - asked.named
         for document in self._documents:
-            other = _passage(document.title, document.text)
+            other = passage_of(document.title, document.text)
             if claimed <= other.title:
                 continue
             for at, sentence in enumerate(other.sentences):
@@ -211,7 +211,7 @@ class Relevance:
         if asked not in self._leads:
             found = []
             for document in self._documents:
-                passage = _passage(document.title, document.text)
+                passage = passage_of(document.title, document.text)
                 for sentence, names in zip(passage.sentences, passage.names, strict=True):
                     said = asked.words & (sentence.terms | passage.title)
                     if asked.names:
@@ -219,7 +219,9 @@ class Relevance:
                     else:
                         about = len(said) >= ENOUGH * len(asked.words)
                     if about:
-                        found.append((said, tuple(name for name in names if name.isdisjoint(asked.words | _CALENDAR))))
+                        found.append(
+                            (said, tuple(name for name in names if name.isdisjoint(asked.words | CALENDAR_TERMS)))
+                        )
             self._leads[asked] = [lead for lead in found if not any(lead[0] < other for other, _ in found)]
         return self._leads[asked]
 
@@ -229,13 +231,13 @@ class Relevance:
         rows = (
             sentence
             for document in self._documents
-            if (other := _passage(document.title, document.text)).title == passage.title
+            if (other := passage_of(document.title, document.text)).title == passage.title
             for sentence in other.sentences
         )
         return any(said <= row.terms and row != passage.sentences[at] for row in rows)
 
     def _leads_to(self, asked: Asked, plain: Terms, title: Terms) -> bool:
-        passages = [_passage(document.title, document.text) for document in self._documents]
+        passages = [passage_of(document.title, document.text) for document in self._documents]
         reached: list[Terms] = []
         found = set[int]()
         for _ in range(HOPS):
@@ -267,7 +269,7 @@ def misplaces_numbers(sentence: str, title: str, quote: str) -> bool:
 
     A clause may take up words of an earlier one, not of a later one, and another number must not fit better.
     """
-    passage = _passage(title, quote)
+    passage = passage_of(title, quote)
     numbers = frozenset(filter(is_number, compared_words(sentence)))
     words = frozenset(word for word in stems(sentence) - passage.title if not word[:1].isdigit())
     for row, parts in zip(analysed(quote).sentences, passage.parts, strict=True):
@@ -297,7 +299,7 @@ def _has_other_value(claim: Claim, claimed: Terms, asked: Asked, unit: Unit) -> 
         years = {_is_year(word) for word in claim.words if is_number(word)}
         return any(_is_year(word) in years and word not in claim.words for word in unit.numbers)
     others = unit.names - asked.words - claimed
-    return bool(others & _CALENDAR if claimed & _CALENDAR else others - _CALENDAR)
+    return bool(others & CALENDAR_TERMS if claimed & CALENDAR_TERMS else others - CALENDAR_TERMS)
 
 
 def _is_year(word: str) -> bool:
@@ -314,12 +316,14 @@ def _with(claim: Claim, passage: Passage, at: int) -> Sequence[Unit]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _passage(title: str, text: str) -> Passage:
+def passage_of(title: str, text: str) -> Passage:
     spans = analysed(text).sentences
     texts = [text[s.start : s.end] for s in spans]
     whole = tuple(_unit(t, s.line, _terms(t)) for t, s in zip(texts, spans, strict=True))
     parts = tuple(tuple(_parts(t, s.is_row)) for t, s in zip(texts, spans, strict=True))
-    names = tuple(tuple(n for run in names_in(t) if not run[0].isdigit() and (n := _terms(run))) for t in texts)
+    names = tuple(
+        tuple(n for run in names_in(t) if not run[0].isdigit() and (n := _terms(run)) - _FUNCTION) for t in texts
+    )
     named = _terms(title)
     first = dict.fromkeys(named, -1)
     for at, unit in enumerate(whole):

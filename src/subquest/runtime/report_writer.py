@@ -47,6 +47,12 @@ SENTENCES = 8
 RELEVANT = 0.5
 """Share of the words of a section's question that a sentence needs, with the title of its document, to be quoted,
 besides all names; in the single section of a report without an outline, names are enough."""
+FEW = 3
+"""A report without an outline in which the model writes fewer sentences goes on with quotes, a section per document."""
+_REQUEST = frozenset(
+    ("describe", "explain", "give", "overview", "report", "summarise", "summarize", "summary", "tell", "write")
+)
+"""Words that ask for a report and are not what it is about."""
 NOT_FOUND = "not found in the documents"
 NOTHING_MORE = "the documents say no more than the sections above"
 REST = "Also in the documents"
@@ -100,7 +106,9 @@ class ReportWriter:
             for number, (section, job) in enumerate(zip(planned, jobs, strict=True), 1):
                 found.append(await job)
                 sections.append(await self._section(outline, number, section, found[-1]))
-            if any(section.missing == NOT_FOUND for section in sections):
+            if not planned[0].title and len(sections[0].sentences) < FEW:
+                sections += self._by_document(outline, found[0].quotes)
+            elif any(section.missing == NOT_FOUND for section in sections):
                 sections += self._rest(outline, len(sections) + 1)
         finally:
             for job in jobs:
@@ -188,7 +196,7 @@ class ReportWriter:
             result = "" if declines(found.result) else found.result
             title = section.title or section.task
             check = await self._write(REPORTER, outline, title, section.task, result, found.quotes, most=SENTENCES)
-            most = max(found.stating, 1) if section.title else len(found.quotes)
+            most = max(found.stating, 1)
             quoted = (_verbatim(found.quotes, at) for at in range(len(found.quotes)))
             checked = self._unsaid(check.sentences, found.quotes) or self._unsaid(quoted, found.quotes, most)
             kept = self._numbered(checked, found.quotes)
@@ -196,6 +204,18 @@ class ReportWriter:
         written = Section(section.title, section.task, kept, "" if kept else missing)
         self._announce(outline, number, written, self._dropped - before)
         return written
+
+    def _by_document(self, outline: Context, quotes: Sequence[Evidence]) -> list[Section]:
+        """The quotes that the first section has left out, under the titles of their documents."""
+        sections = []
+        for number, title in enumerate(dict.fromkeys(quote.title for quote in quotes), 2):
+            places = sorted((q.start, at) for at, q in enumerate(quotes) if q.title == title)
+            fresh = self._unsaid((Checked(one_line(quotes[at].quote), (at,)) for _, at in places), quotes)
+            if fresh:
+                section = Section(one_line(title), self._run.question.question, self._numbered(fresh, quotes))
+                self._announce(outline, number, section, 0)
+                sections.append(section)
+        return sections
 
     def _rest(self, outline: Context, number: int) -> list[Section]:
         """What the documents on the subject of the report say besides, where a planned section found nothing."""
@@ -307,6 +327,7 @@ def _relevant(task: str, documents: Iterable[Document], known: Sequence[Evidence
     """
     spans = [task[start:end] for start, end in sentences(task)]  # a capital that begins a sentence makes no name
     claim = claim_of(" ".join(span[:1].lower() + span[1:] for span in spans))
+    subject = claim.words - _REQUEST or claim.words
     enough = enough if claim.needed else RELEVANT
     taken = {(quote.id, quote.start) for quote in known}
     found: list[tuple[float, Evidence]] = []
@@ -314,7 +335,7 @@ def _relevant(task: str, documents: Iterable[Document], known: Sequence[Evidence
         title = title_of(document.title).words
         for sentence in analysed(document.text).sentences:
             words = sentence.words | title
-            share = len(claim.words & words) / max(len(claim.words), 1)
+            share = len(subject & words) / max(len(subject), 1)
             if claim.needed <= words and share >= enough and (document.id, sentence.start) not in taken:
                 quote = Evidence.from_document(document, document.text[sentence.start : sentence.end])
                 found.append((share, quote))

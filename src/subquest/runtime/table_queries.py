@@ -47,21 +47,40 @@ def with_tables(
     tables = tables_of(search) if prompts.set_of(role) == "full" else None
     if tables is None:
         return list(messages)
-    text = prompts.text(told, tables=described(tables.about(task)))
+    text = prompts.text(told, tables=_listed(tables, task))
     return [replace(messages[0], content=f"{messages[0].content}\n\n{text}"), *messages[1:]]
 
 
-def described(tables: Sequence[Table]) -> str:
-    """The first tables, one a line."""
+def _listed(tables: Tables, task: str) -> str:
+    """The tables that a prompt has room for, those that the task is about if it has not room for all.
+
+    They stand in one order whatever the task, so that the beginning of a role's prompt stays the same and is read once.
+    """
+    every = tables.all()
+    if len(_lines(every)) == len(every):
+        return described(every)
+    about = tables.about(task)
+    first = about[: len(_lines(about))]
+    return described([table for table in every if table in first], len(every))
+
+
+def described(tables: Sequence[Table], total: int = 0) -> str:
+    """The first tables, one a line; `total` is how many the index has, if more than these."""
+    lines = _lines(tables)
+    if more := max(total, len(tables)) - len(lines):
+        lines.append(f"{more} more are listed by: SELECT * FROM tables")
+    return "\n".join(lines)
+
+
+def _lines(tables: Sequence[Table]) -> list[str]:
+    """The first tables, as many as a prompt describes."""
     lines: list[str] = []
     for table in tables[:_TABLES]:
         line = table.described
         if lines and sum(map(len, lines)) + len(line) > _CHARACTERS:
             break
         lines.append(line[:_CHARACTERS])
-    if len(lines) < len(tables):
-        lines.append(f"{len(tables) - len(lines)} more are listed by: SELECT * FROM tables")
-    return "\n".join(lines)
+    return lines
 
 
 async def query(context: Context, search: Search | None, sql: str) -> str:

@@ -56,7 +56,7 @@ def make_policy(part: ModelPart, source: Source, *, device: torch.device, seed: 
         if lora is None:
             raise ConfigError("a recipe that trains all weights (rank = 0) cannot start from an adapter")
         a = source.architecture
-        state, alpha = adapter_state(part.adapter, Shape(a.family, a.heads, a.kv_heads))
+        state, alpha = adapter_state(part.adapter, Shape(a.family, a.heads, a.kv_heads), part.path)
         load_adapter_into(policy, state)
         # W + (alpha / rank) B A: with another alpha it would be another adapter
         if not math.isclose(alpha, part.alpha, rel_tol=1e-6):
@@ -70,15 +70,16 @@ def precision(part: ModelPart, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
-def adapter_state(place: str, shape: Shape) -> tuple[dict[str, torch.Tensor], float]:
-    """An adapter's parameters by PEFT's names and its alpha, wherever it comes from; `shape` is the model's."""
+def adapter_state(place: str, shape: Shape, model: str) -> tuple[dict[str, torch.Tensor], float]:
+    """An adapter's parameters by PEFT's names and its alpha, wherever it comes from; `shape` is the model's,
+    `model` what the recipe calls it."""
     from safetensors.torch import load_file
 
     path = Path(place).expanduser()
     if place == "shipped":
-        shipped = default_adapter()
+        shipped = default_adapter(model)
         if shipped is None:
-            raise ConfigError("this installation ships no adapter for the embedded model; name a folder or a file")
+            raise ConfigError(f"this installation ships no adapter for {model}; name a folder or a file")
         path = shipped
     if path.suffix != ".gguf":
         if not (path / "adapter_model.safetensors").is_file():

@@ -32,7 +32,7 @@ class ModelPart(Record):
     path: str
     """`smollm2`, a GGUF file, a folder with safetensors, or `random:llama` (tiny, for tests)."""
     adapter: str = ""
-    """A LoRA adapter to start from: a folder in PEFT's format, a GGUF file, or `shipped` (the embedded model's)."""
+    """A LoRA adapter to start from: a folder in PEFT's format, a GGUF file, or `shipped` (the known model's)."""
     rank: Count = 16
     """LoRA rank; 0 trains all weights."""
     alpha: float = 32.0

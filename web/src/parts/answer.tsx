@@ -66,7 +66,7 @@ export function Answer(props: {
       {open && quotes > 0 && (
         <ol class="evidence">
           {props.evidence.map((one, i) => (
-            <Quote key={i} number={i + 1} evidence={one} trace={props.trace} index={props.index} />
+            <Quote key={i} number={i + 1} evidence={one} trace={props.trace} index={props.index} marked={quotes > 1 && one.states_answer} />
           ))}
         </ol>
       )}
@@ -104,7 +104,7 @@ export function Sections(props: { texts: string[] }) {
   );
 }
 
-function Quote(props: { number: number; evidence: Evidence; trace: Trace; index?: string }) {
+function Quote(props: { number: number; evidence: Evidence; trace: Trace; index?: string; marked?: boolean }) {
   const [open, setOpen] = useState(false);
   const { evidence } = props;
   const source = useMemo(() => sourceOf(props.trace, evidence), [props.trace, evidence]);
@@ -116,6 +116,7 @@ function Quote(props: { number: number; evidence: Evidence; trace: Trace; index?
           <q>{evidence.quote}</q>
           <cite>
             {cite(evidence.title || evidence.id, evidence.place)} <code>{evidence.id}</code>
+            {props.marked && <span class="chip">states the answer</span>}
           </cite>
         </span>
         {source && <span class="opens" aria-hidden="true">{open ? "Hide" : "In its document"}</span>}

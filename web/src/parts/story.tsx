@@ -104,7 +104,7 @@ function Card(props: {
     case "code":
       return (
         <section class="card">
-          <h3>Ran code {time}{data.error && <span class="chip bad">failed</span>}</h3>
+          <h3>{data.tool ? `Called ${data.tool}` : "Ran code"} {time}{data.error && <span class="chip bad">failed</span>}</h3>
           <pre class="code">{data.source}</pre>
           {data.output && <pre class="output">{data.output}</pre>}
           {data.error && <pre class="output failed">{data.error}</pre>}

@@ -21,7 +21,7 @@ from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
 from ..interface import FinishReason, Generation, Message, Mode, OnText, Sampling, shared_prefix
 from .llama_cpp import Build, open_library
 from .model import Model
-from .quantised import embedded_files
+from .quantised import embedded_files, merged_files
 from .saved_prompts import SavedPrompts
 from .scheduler import CacheEntry, Job, Outcome, Scheduler
 
@@ -55,11 +55,11 @@ class EmbeddedEngine:
 
     `path` is any GGUF file of a decoder model with a chat template, or the name of a known model (`qwen-1.5b`); by
     default it is SmolLM2-135M-Instruct from the user's cache, in the faster form that `quantised` writes. `adapter` is
-    a LoRA in GGUF form, or "default" for the one that ships with Subquest (none if none does). `context` is the longest
-    context of one session; `cells` (by default twice that for the embedded model, just that for other files) is the
-    size of the cache that all sessions share. `build` chooses where llama.cpp comes from. `save_prompts` keeps what the
-    model has read of roles' prompts on disk for later processes. `cpu_kernel=False` computes with llama.cpp's own
-    kernels only (so does SUBQUEST_CPU_KERNEL=off).
+    a LoRA in GGUF form, or "default" for the one that ships with Subquest for this model (none if none does). `context`
+    is the longest context of one session; `cells` (by default twice that for the embedded model, just that for other
+    files) is the size of the cache that all sessions share. `build` chooses where llama.cpp comes from. `save_prompts`
+    keeps what the model has read of roles' prompts on disk for later processes. `cpu_kernel=False` computes with
+    llama.cpp's own kernels only (so does SUBQUEST_CPU_KERNEL=off).
     """
 
     def __init__(
@@ -79,14 +79,15 @@ class EmbeddedEngine:
         if threads is not None and threads < 1:
             raise UsageError(f"{threads} threads: use at least 1")
         file = resolve(path if path is not None else "smollm2")
-        lora = default_adapter() if adapter == "default" else Path(adapter) if adapter is not None else None
+        shipped = default_adapter(path if path is not None else "smollm2") if adapter == "default" else None
+        lora = shipped if adapter is None or adapter == "default" else Path(adapter)
         if lora is not None and lora.is_dir():
             raise UsageError(
                 f"{lora} is a folder; make a GGUF of it: subquest model adapter convert {lora} adapter.gguf"
             )
         if lora is not None:
             check_base(check_input(lora, "the adapter"), file)
-        weights, attached = (file, lora) if path is not None else embedded_files(lora)
+        weights, attached = embedded_files(lora) if path is None else merged_files(file, lora)
         room = cells or (context if path is not None else 2 * context)
         library = open_library(build)
         model = Model(

@@ -128,14 +128,14 @@ class TorchEngine:
     def load(cls, name: str | Path, *, adapter: str | Path | None = None, **settings: Any) -> TorchEngine:
         """From a folder with safetensors, a GGUF file, or the name of a known model (`smollm2`, `qwen-1.5b`).
 
-        `adapter` is a LoRA as PEFT's folder or as a GGUF file; `default` is the one that ships with `smollm2`.
-        `settings` are the constructor's.
+        `adapter` is a LoRA as PEFT's folder or as a GGUF file; `default` is the one that ships for a known model,
+        where one does. `settings` are the constructor's.
         """
         path = resolve(name)
         device, dtype = _chosen(settings.get("device"), settings.get("dtype"))
         engine = cls(load(path, device=device, dtype=dtype), **settings)
         engine.prompt_set = trained_prompt_set(path) or ("compact" if name == EMBEDDED else "full")
-        file = default_adapter() if adapter == "default" else adapter and Path(adapter).expanduser()
+        file = default_adapter(name) if adapter == "default" else adapter and Path(adapter).expanduser()
         if file:
             engine.refresh(adapter=load_adapter(file, path))
             engine.prompt_set = prompt_set_of(file)
