@@ -2,6 +2,7 @@
 
     python benchmarks/embedded.py [--threads 2] [--rounds 3] [--native PYTHON]
     python benchmarks/embedded.py --kernel                      our kernel and llama.cpp's own in turn, all known models
+    python benchmarks/embedded.py --forms qwen-1.5b             a known model as published, with an adapter, and merged
     python benchmarks/embedded.py --spins 0,300,1000,300000     how long threads look for each other before they sleep
 
 `--native` names the Python of an environment with numpy and llama-cpp-python, compiled there for this machine's CPU.
@@ -32,12 +33,15 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kernel", action="store_true", help="measure only our kernel against llama.cpp's own")
+    parser.add_argument("--forms", metavar="MODEL", help="measure only the forms in which a known model can run")
     parser.add_argument("--native", help="Python of an environment with llama-cpp-python")
     parser.add_argument("--spins", help="measure only these values of GOMP_SPINCOUNT, on what runs by default")
     args = parser.parse_args(argv)
     from subquest.engine.embedded.quantised import quantise
     from subquest.models import embedded_model
 
+    if args.forms:
+        return _forms(args.forms, args.threads, args.rounds)
     figures: dict[str, Any] = {}
     for name, file in _known_files().items():
         case = [str(args.threads), str(args.rounds), "kernel", str(file)]
@@ -73,6 +77,37 @@ def main(argv: list[str]) -> dict[str, Any]:
             print(name, figures[name], file=sys.stderr, flush=True)
     _table(figures)
     return {"name": "embedded", "figures": figures, "ratios": _ratios(figures)}
+
+
+def _forms(name: str, threads: int, rounds: int) -> dict[str, Any]:
+    """A model with an adapter of rank 16: sizes in MB, and tokens a second of computing, all forms in turn."""
+    from subquest.engine.embedded.quantised import quantise
+    from subquest.models import resolve
+
+    base = resolve(name)
+    with tempfile.TemporaryDirectory() as folder:
+        half, eight, merged = (Path(folder) / f"{form}.gguf" for form in ("half", "eight", "merged"))
+        _random_adapter(half, base)
+        _random_adapter(eight, base, eight_bit=True)
+        clock = time.process_time()
+        quantise(base, half, merged)
+        seconds = time.process_time() - clock
+        files = {
+            "published": [base],
+            "16-bit adapter attached": [base, half],
+            "8-bit adapter attached": [base, eight],
+            "merged, Q8_0": [merged],
+        }
+        case = [str(threads), str(rounds), "forms", json.dumps({form: list(map(str, f)) for form, f in files.items()})]
+        figures = {"merging, CPU seconds": seconds, **_run(sys.executable, case, {})}
+        for form, used in files.items():
+            figures[form] = figures.get(form, {}) | {"MB": used[-1].stat().st_size / 1e6}
+            print(form, figures[form], file=sys.stderr, flush=True)
+    ratios = {
+        f"{what}: merged over attached": figures["merged, Q8_0"][what] / figures["8-bit adapter attached"][what]
+        for what in ("read cpu", "write cpu")
+    }
+    return {"name": "embedded", "figures": figures, "ratios": ratios}
 
 
 def _ratios(figures: dict[str, Any]) -> dict[str, float]:
@@ -143,7 +178,7 @@ def _run(python: str, case: list[str], more: dict[str, str]) -> dict[str, Any]:
     return result
 
 
-def _random_adapter(path: Path, base: Path) -> None:
+def _random_adapter(path: Path, base: Path, *, eight_bit: bool = False) -> None:
     """Rank 16 on all seven weights of every layer, as a trained adapter has; the numbers do not matter here."""
     import numpy as np
 
@@ -158,7 +193,7 @@ def _random_adapter(path: Path, base: Path) -> None:
     for name, (width, out) in shapes.items():
         a, b = random.normal(0, 0.01, (16, int(width))), random.normal(0, 0.01, (int(out), 16))
         pairs[adapter.module_name(name.removesuffix(".weight"))] = (a.astype(np.float16), b.astype(np.float16))
-    adapter.write_gguf(adapter.Lora(pairs, 16.0), path, adapter.shape_of(base))
+    adapter.write_gguf(adapter.Lora(pairs, 16.0), path, adapter.shape_of(base), eight_bit=eight_bit)
 
 
 # What follows runs in a case's own process.
@@ -213,25 +248,45 @@ def _llama(threads: int, rounds: int, build: str, file: str, lora: str | None = 
 
 
 def _kernel(threads: int, rounds: int, file: str) -> dict[str, float]:
-    """Tokens a second with our kernel and with llama.cpp's own, in turn: 128 read, one written, eight in one pass."""
+    """Our kernel and llama.cpp's own."""
     from subquest.engine.embedded.llama_cpp import open_library
-    from subquest.engine.embedded.model import Model, Stretch
+    from subquest.engine.embedded.model import Model
 
-    ids = _ids(128)
-    out: dict[str, float] = {}
     room: dict[str, Any] = {"adapter": None, "cells": 256, "sequences": 1, "batch": 128, "threads": threads}
     models = {on: Model(open_library("xllamacpp"), Path(file), cpu_kernel=on, **room) for on in (True, False)}
     if not models[True].kernel:
         raise SystemExit("our kernel does not run here: see subquest doctor")
+    ours, theirs = _passes(models, rounds).values()
+    return ours | {f"{what}, llama.cpp": speed for what, speed in theirs.items()}
+
+
+def _model_forms(threads: int, rounds: int, forms: str) -> dict[Any, dict[str, float]]:
+    """A model in several forms: `forms` has the file of each, and its adapter where it has one."""
+    from subquest.engine.embedded.llama_cpp import open_library
+    from subquest.engine.embedded.model import Model
+
+    room: dict[str, Any] = {"cells": 256, "sequences": 1, "batch": 128, "threads": threads}
+    models = {
+        form: Model(open_library(), Path(file), adapter=Path(lora[0]) if lora else None, **room)
+        for form, (file, *lora) in json.loads(forms).items()
+    }
+    return _passes(models, rounds)
+
+
+def _passes(models: dict[Any, Any], rounds: int) -> dict[Any, dict[str, float]]:
+    """Tokens a second of several models in turn: 128 read, one written, eight in one pass."""
+    from subquest.engine.embedded.model import Stretch
+
+    ids = _ids(128)
+    out: dict[Any, dict[str, float]] = {name: {} for name in models}
     for _ in range(rounds):
-        for on, model in models.items():
+        for key, model in models.items():
             for what, start, width in (("read", 0, 128), ("write", 128, 1), ("8 at once", 128, 8)):
                 for _ in range(1 if what == "read" else 4):
                     model.drop(0, start)
                     speeds = _best(1, width, lambda: model.step([Stretch(0, start, ids[:width], True)]))  # noqa: B023
                     for name, speed in zip((what, f"{what} cpu"), speeds, strict=True):
-                        key = name if on else f"{name}, llama.cpp"
-                        out[key] = max(out.get(key, 0.0), speed)
+                        out[key][name] = max(out[key].get(name, 0.0), speed)
     return out
 
 
@@ -301,7 +356,7 @@ def _sessions(threads: int, rounds: int, file: str) -> dict[str, float]:
     return result
 
 
-def _case(arguments: list[str]) -> dict[str, float]:
+def _case(arguments: list[str]) -> dict[Any, Any]:
     threads, rounds, kind, *rest = arguments
     if kind == "transformers":
         return _transformers(int(threads), int(rounds), *rest)
@@ -309,6 +364,8 @@ def _case(arguments: list[str]) -> dict[str, float]:
         return _sessions(int(threads), int(rounds), *rest)
     if kind == "kernel":
         return _kernel(int(threads), int(rounds), *rest)
+    if kind == "forms":
+        return _model_forms(int(threads), int(rounds), *rest)
     return _llama(int(threads), int(rounds), kind, *rest)
 
 

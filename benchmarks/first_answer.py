@@ -11,15 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import resource
-import shutil
-import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
 from typing import Any
+
+from _asking import desk
 
 QUESTION = "Where was the designer of the Orvane Bridge born?"
 DOCUMENTS = {
@@ -34,49 +29,26 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--system", default="coda")
     parser.add_argument("--rounds", type=int, default=2)
     args = parser.parse_args(argv)
-    from subquest.models import cache_folder
-
     figures: dict[str, dict[str, float]] = {}
     answers: set[str] = set()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "cache").mkdir()
-        (folder / "cache" / "models").symlink_to(cache_folder() / "models")
-        (folder / "docs").mkdir()
+    with desk() as place:
+        (place.folder / "docs").mkdir()
         for file, text in DOCUMENTS.items():
-            (folder / "docs" / file).write_text(text, encoding="utf-8")
-        _subquest(folder, "index", "build", "docs", "--out", "docs.sq")
+            (place.folder / "docs" / file).write_text(text, encoding="utf-8")
+        place.run("index", "build", "docs", "--out", "docs.sq")
         ask = ["ask", QUESTION, "--index", "docs.sq", "--model", args.model, "--system", args.system, "--json"]
-        _subquest(folder, *ask)  # files in the page cache, derived weights made
+        place.run(*ask)  # files in the page cache, derived weights made
         for _ in range(args.rounds):
             for case in ("cold", "warm"):
                 if case == "cold":
-                    shutil.rmtree(folder / "cache" / "prompts", ignore_errors=True)
-                seconds, cpu, out = _subquest(folder, *ask)
+                    place.forget_prompts()
+                seconds, cpu, out = place.run(*ask)
                 answers.add(str(json.loads(out)["answer"]))
                 best = figures.setdefault(case, {"seconds": seconds, "cpu": cpu})
                 figures[case] = {"seconds": min(best["seconds"], seconds), "cpu": min(best["cpu"], cpu)}
                 print(case, f"{seconds:.1f} s, {cpu:.1f} s of computing", file=sys.stderr, flush=True)
     ratios = {f"cold / warm, {what}": figures["cold"][what] / figures["warm"][what] for what in ("seconds", "cpu")}
     return {"name": "first-answer", "figures": figures | {"same_answer": len(answers) == 1}, "ratios": ratios}
-
-
-def _subquest(folder: Path, *arguments: str) -> tuple[float, float, str]:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "subquest", *arguments],
-        cwd=folder,
-        env=os.environ | {"SUBQUEST_CACHE": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return time.perf_counter() - start, cpu, done.stdout
 
 
 if __name__ == "__main__":

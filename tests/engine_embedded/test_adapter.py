@@ -19,13 +19,15 @@ from subquest.codec import to_dict
 from subquest.engine import adapter
 from subquest.engine.adapter import Lora, Shape
 from subquest.engine.embedded import EmbeddedEngine
+from subquest.engine.embedded.adapter_difference import TEXTS, distance, log_probs
 from subquest.engine.embedded.llama_cpp import open_library
-from subquest.engine.embedded.model import Model, Stretch
-from subquest.engine.embedded.quantised import embedded_files, quantise, quantised_copy
+from subquest.engine.embedded.model import Model
+from subquest.engine.embedded.quantised import embedded_files, merged_files, quantise, quantised_copy
 from subquest.engine.safetensors_file import from_bfloat16, read_safetensors, write_safetensors
 from subquest.errors import DataError, UsageError
 from subquest.metrics.confidence import Calibrations, Measured, calibration_place, own_calibration
 from subquest.models import smollm2_path
+from subquest.runtime.prompts import prompt_set_of
 
 SMOLLM2 = Shape("llama", heads=9, kv_heads=3)
 ROWS = {
@@ -178,36 +180,7 @@ def test_the_command_goes_part_of_the_way(tmp_path: Path, capsys: pytest.Capture
         assert told in capsys.readouterr().err
 
 
-# On the real model: four texts, the log-probs after each.
-
-TEXTS = (
-    "The capital of France is",
-    "Question: who wrote Hamlet? Answer:",
-    "one two three four five six",
-    "Water boils at a temperature of",
-)
-
-
-def log_probs(file: Path, lora: Path | None = None) -> list[np.ndarray[Any, Any]]:
-    model = Model(open_library(), file, adapter=lora, cells=256, sequences=1, batch=64, threads=1)
-    out = []
-    for text in TEXTS:
-        model.drop(0)
-        rows = model.step([Stretch(0, 0, model.vocabulary.encode(text), True)])
-        assert rows is not None
-        logits = rows[0].astype(np.float64)
-        out.append(logits - logits.max() - np.log(np.exp(logits - logits.max()).sum()))
-    model.free()
-    return out
-
-
-def distance(one: list[np.ndarray[Any, Any]], two: list[np.ndarray[Any, Any]]) -> float:
-    """Mean difference over the ten likeliest tokens of each text."""
-    gaps = []
-    for x, y in zip(one, two, strict=True):
-        top = np.argsort(-x)[:10]
-        gaps.append(np.abs(x[top] - y[top]).mean())
-    return float(np.mean(gaps))
+# On the real model.
 
 
 @pytest.fixture(scope="module")
@@ -388,15 +361,20 @@ def test_the_shipped_adapter_names_its_base_and_prompts() -> None:
 
 @pytest.mark.slow
 @pytest.mark.embedded
-def test_llama_cpp_reads_eight_bits(tmp_path: Path) -> None:
+def test_llama_cpp_reads_eight_bits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The shipped adapter changes far more than eight bits take from it."""
     shipped = models.default_adapter()
     assert shipped is not None
-    adapter.write_gguf(adapter.read_gguf(shipped, SMOLLM2), tmp_path / "eight.gguf", SMOLLM2, eight_bit=True)
-    half, eight = (log_probs(smollm2_path(), path) for path in (shipped, tmp_path / "eight.gguf"))
-    figures = {"effect": distance(log_probs(smollm2_path()), half), "eight bits": distance(half, eight)}
+    eight = str(tmp_path / "eight.gguf")
+    assert main(["model", "adapter", "convert", str(shipped), str(tmp_path / "peft")]) == 0
+    assert main(["model", "adapter", "convert", str(tmp_path / "peft"), eight, "--eight-bit"]) == 0
+    capsys.readouterr()
+    assert main(["model", "adapter", "compare", str(shipped), eight, "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
     print(figures)
-    assert figures["eight bits"] < 0.1 * figures["effect"]
+    assert 0 < figures["apart"] < 0.1 * figures["effect"]
+    assert main(["model", "adapter", "compare", str(shipped), str(tmp_path / "peft")]) == 2
+    assert "peft is a folder" in capsys.readouterr().err
 
 
 @pytest.mark.embedded
@@ -427,3 +405,15 @@ async def test_a_known_model_runs_with_the_adapter_that_ships_for_it(
     await plain.close()
     assert main(["model", "list"]) == 0
     assert f"runs with our adapter {shipped}" in capsys.readouterr().out
+    file = str(published.path)
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
+    assert main(["model", "get", "stand-in", "--file", file]) == 0
+    assert "merging our adapter into stand-in" in capsys.readouterr().err
+    assert main(["model", "get", "stand-in"]) == 0
+    assert "merging" not in capsys.readouterr().err, "it is there already"
+    (merged,) = (tmp_path / "cache" / "models" / "derived").iterdir()
+    assert merged_files(models.find("stand-in"), shipped) == (merged, None)
+    assert merged_files(models.find("stand-in"), None) == (models.find("stand-in"), None)
+    faster = open_engine("stand-in", EngineOptions(context=256, threads=1))
+    assert (faster.name, prompt_set_of(faster)) == ("stand-in+stand-in-subquest", "full")
+    await faster.close()

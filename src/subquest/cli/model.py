@@ -52,6 +52,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     mix.add_argument("second", type=Path, metavar="SECOND", help="another")
     mix.add_argument("target", type=Path, metavar="TARGET", help="a folder, or a .gguf file")
     mix.add_argument("--share", type=float, required=True, metavar="S", help="0: the first, 1: the second")
+    compare = adapter_actions.add_parser(
+        "compare", help="how much an adapter changes the log-probs, and how far another form of it is from that"
+    )
+    compare.add_argument("source", type=Path, metavar="FIRST", help="a GGUF file")
+    compare.add_argument("second", type=Path, metavar="SECOND", help="another, in eight bits for example")
+    compare.add_argument("--base", help="base model (default: the one that the first adapter names)")
     for action in (convert, mix):
         action.add_argument(
             "--base",
@@ -59,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             " (default: the one that the adapter names, or the embedded model)",
         )
         action.add_argument("--eight-bit", action="store_true", help="store a GGUF file in 8 bits (Q8_0)")
-    for action in (get, show, convert, mix):
+    for action in (get, show, convert, mix, compare):
         action.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
 
@@ -87,13 +93,24 @@ def _get(args: argparse.Namespace) -> int:
         from ..retrieval import minilm
 
         minilm.get(say=_say)
-    if args.name == "smollm2" and importlib.util.find_spec("gguf") and importlib.util.find_spec("numpy"):
-        from ..engine.embedded.quantised import embedded_files
-
-        embedded_files(models.default_adapter())
+    if models.is_language_model(args.name) and importlib.util.find_spec("gguf") and importlib.util.find_spec("numpy"):
+        _make_faster(args.name, path)
     size = models.known_model(args.name).size
     print(json.dumps({"name": args.name, "path": str(path), "bytes": size}) if args.json else path)
     return 0
+
+
+def _make_faster(name: str, path: Path) -> None:
+    """Write the form of a model that runs fastest with the adapter that ships for it."""
+    from ..engine.embedded.quantised import embedded_files, has_room, merged_files, quantised_copy
+    from ..models import default_adapter
+
+    adapter = default_adapter(name)
+    if name == "smollm2":
+        embedded_files(adapter)
+    elif adapter and merged_files(path, adapter)[1] and has_room(path):
+        _say(f"merging our adapter into {name}, which makes it faster: about a minute")
+        quantised_copy(path, adapter)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -166,7 +183,6 @@ def _card(args: argparse.Namespace) -> int:
 
 
 def _adapter(args: argparse.Namespace) -> int:
-    from .. import models
     from ..errors import MissingDependency, UsageError
 
     try:
@@ -174,6 +190,8 @@ def _adapter(args: argparse.Namespace) -> int:
     except ImportError:
         raise MissingDependency("numpy", "embedded") from None
 
+    if args.adapter_action == "compare":
+        return _compare(args)
     mixing = args.adapter_action == "mix"
     if mixing and not 0 <= args.share <= 1:
         raise UsageError(f"--share {args.share:g}: give a number from 0 to 1")
@@ -188,10 +206,7 @@ def _adapter(args: argparse.Namespace) -> int:
         raise UsageError(f"{kind}the target must be {' or '.join(forms[w] for w in wanted)}, not {target}")
     if args.eight_bit and not target.suffix:
         raise UsageError(f"--eight-bit: only GGUF files are stored so; PEFT's folder {target} is not")
-    named = next(
-        (m.name for m in models.MODELS.values() if m.files[0].sha256 == adapter.base_of(args.source)), "smollm2"
-    )
-    base = models.resolve(args.base or named)
+    base = _base(args)
     shape = adapter.shape_of(base)
     loras = [adapter.read_peft(s) if s.is_dir() else adapter.read_gguf(s, shape) for s in sources]
     lora = adapter.mixed(loras[0], loras[1], args.share) if mixing else loras[0]
@@ -207,4 +222,36 @@ def _adapter(args: argparse.Namespace) -> int:
         if args.json
         else "{path}: {modules} modules, rank {rank}, alpha {alpha:g}".format(**figures)
     )
+    return 0
+
+
+def _base(args: argparse.Namespace) -> Path:
+    """The base model that is named, or the known one that the first adapter names."""
+    from .. import models
+    from ..engine.adapter import base_of
+
+    own = (m.name for m in models.MODELS.values() if m.files[0].sha256 == base_of(args.source))
+    return models.resolve(args.base or next(own, "smollm2"))
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from ..engine.adapter import check_base
+    from ..engine.embedded.adapter_difference import difference
+    from ..errors import UsageError
+
+    for adapter in (args.source, args.second):
+        if not adapter.is_file():
+            raise UsageError(
+                f"{adapter} is a folder: make a GGUF file of it first"
+                if adapter.is_dir()
+                else f"no such adapter: {adapter}"
+            )
+    base = _base(args)
+    for adapter in (args.source, args.second):
+        check_base(adapter, base)
+    found = difference(base, args.source, args.second)
+    if args.json:
+        print(json.dumps(found._asdict()))
+    else:
+        print(f"{args.source} changes log-probs by {found.effect:.3f}, and {args.second} is {found.apart:.3f} from it")
     return 0

@@ -21,7 +21,7 @@ from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
 from ..interface import FinishReason, Generation, Message, Mode, OnText, Sampling, shared_prefix
 from .llama_cpp import Build, open_library
 from .model import Model
-from .quantised import embedded_files
+from .quantised import embedded_files, merged_files
 from .saved_prompts import SavedPrompts
 from .scheduler import CacheEntry, Job, Outcome, Scheduler
 
@@ -87,7 +87,7 @@ class EmbeddedEngine:
             )
         if lora is not None:
             check_base(check_input(lora, "the adapter"), file)
-        weights, attached = (file, lora) if path is not None else embedded_files(lora)
+        weights, attached = embedded_files(lora) if path is None else merged_files(file, lora)
         room = cells or (context if path is not None else 2 * context)
         library = open_library(build)
         model = Model(

@@ -1,15 +1,18 @@
-"""The embedded model in its fastest form: weights in Q8_0, with the adapter merged.
+"""A model in its fastest form: weights in Q8_0, with the adapter merged.
 
 The published file is Q4_1. A merged adapter costs nothing at run time, an attached one about a fifth of the speed. With
 eight bits the same weights take more space without a relevant loss, and llama.cpp's own kernels read a prompt 1.7 times
 as fast (ours read both alike; `subquest bench embedded`). So the first use writes a second file to the cache, in a few
 seconds, and later uses find it. If that is not possible, the published file runs with the adapter attached.
+
+For larger known models this takes a minute and gigabytes, so only `subquest model get` does it, where there is room.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +20,13 @@ import numpy as np
 
 from ...errors import DataError, MissingDependency, UsageError
 from ...models import cache_folder, embedded_model
+from ...models.memory import available_memory
 from ..adapter import read_gguf_pairs
 from ..gguf_package import gguf_writer, open_gguf
 
 Array = np.ndarray[Any, Any]
 KEPT = 4
-"""Files kept in the cache, newest first. Each holds one adapter and takes 145 MB."""
+"""Files kept in the cache, newest first. Each holds one adapter; the embedded model's take 145 MB."""
 VERSION = 1
 """Increased when files written by earlier versions must no longer be used."""
 
@@ -35,6 +39,18 @@ def embedded_files(adapter: Path | None) -> tuple[Path, Path | None]:
     base = embedded_model()
     faster = None if os.environ.get("SUBQUEST_SMOLLM2") else quantised_copy(base, adapter)
     return (faster, None) if faster else (base, adapter)
+
+
+def merged_files(base: Path, adapter: Path | None) -> tuple[Path, Path | None]:
+    """The file that runs as a model with an adapter, and the adapter to attach: the faster copy, if it was made."""
+    copy = _path(base, adapter) if adapter is not None else None
+    return (copy, None) if copy is not None and copy.is_file() else (base, adapter)
+
+
+def has_room(base: Path) -> bool:
+    """Whether the faster copy of a model fits on the disk, and into memory while it is made."""
+    size, memory = base.stat().st_size, available_memory()
+    return shutil.disk_usage(base.parent).free > 3 * size and (memory is None or memory > 4 * size)
 
 
 def quantised_copy(base: Path, adapter: Path | None) -> Path | None:
@@ -58,9 +74,11 @@ def quantise(base: Path, adapter: Path | None, target: Path) -> None:
     import gguf
     from gguf.quants import dequantize, quantize
 
-    if missing := pairs.keys() - {str(tensor.name) for tensor in reader.tensors}:
+    names = {str(tensor.name) for tensor in reader.tensors}
+    if missing := pairs.keys() - names:
         raise DataError(f"the adapter {adapter} does not fit {base.name}: the model has no {sorted(missing)[0]}")
     q8 = gguf.GGMLQuantizationType.Q8_0
+    looked_up = "token_embd.weight" if "output.weight" in names else ""  # never multiplied: its rows are only fetched
     with gguf_writer(target, reader.fields["general.architecture"].contents()) as writer:
         for name, field in reader.fields.items():
             if name.startswith("GGUF.") or name == "general.architecture":
@@ -69,7 +87,7 @@ def quantise(base: Path, adapter: Path | None, target: Path) -> None:
             kind = field.types[0]
             writer.add_key_value(name, value, kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
         for tensor in reader.tensors:
-            if len(tensor.shape) < 2 or tensor.shape[0] % 32:
+            if len(tensor.shape) < 2 or tensor.shape[0] % 32 or tensor.name == looked_up:
                 writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
                 continue
             weight = dequantize(tensor.data, tensor.tensor_type)
