@@ -140,6 +140,31 @@ def test_rows_come_and_go() -> None:
     assert batch.lengths()[:2] == [0, 0], "too few are left"
 
 
+def test_what_earlier_contexts_left_in_the_tables_does_not_count() -> None:
+    batch = Batch()
+    role = batch.take(1024)
+    deep = role + batch.take(4096)
+    for slot in range(100):
+        batch.begin(slot, deep)
+    assert set(batch.lengths()) == {1024 + 4096}
+    for slot in range(FEWEST - 1, 100):
+        batch.rows.end(slot)
+        batch.begin(slot, role, own=60)
+    assert set(batch.lengths()) == {1024}
+    for slot in range(100):
+        batch.rows.end(slot)
+        batch.begin(slot, [], own=60)
+    assert batch.find() is None
+
+
+def test_a_long_prefix_of_few_rows() -> None:
+    batch = Batch()
+    prefix = batch.take(8000)
+    for slot in range(16):
+        batch.begin(slot, prefix)
+    assert set(batch.lengths()) == {7936}
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_any_tree_of_contexts(seed: int) -> None:
     chance = random.Random(seed)
