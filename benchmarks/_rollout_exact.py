@@ -87,6 +87,29 @@ def kernels_equal_torch(source: Source, device: torch.device, say: Say) -> dict[
     return {"greedy_equal": same, "largest_logprob_gap": gap}
 
 
+def shared_equals_alone(source: Source, device: torch.device, say: Say) -> dict[str, Any]:
+    """Contexts of two roles with their prefixes read once and row by row, by whole models in fp32."""
+    chance = np.random.default_rng(0)
+    roles = chance.integers(1, 40_000, (2, 1000)).tolist()
+    prompts = [roles[n % 2] + chance.integers(1, 40_000, 5 + n).tolist() for n in range(128)]
+    found: list[Drawn] = []
+    for shared in (False, True):
+        engine = TorchEngine(
+            source, device=device, seed=0, dtype=torch.float32, cache_tokens=65_536, shared_prefixes=shared
+        )
+        try:
+            found.append(asyncio.run(together(engine, prompts, 32, temperature=0.0)))
+            steps = engine.runner.shared_steps
+        finally:
+            asyncio.run(engine.close())
+    pairs = list(zip(*found, strict=True))
+    same = sum(a[0] == b[0] for a, b in pairs)
+    gaps = (abs(x - y) for a, b in pairs if a[0] == b[0] for x, y in zip(a[1], b[1], strict=True))
+    gap = max(gaps, default=0.0)
+    say(f"shared prefixes, fp32, {steps} steps: {same} of {len(pairs)} texts equal, log-probs within {gap:.1e}")
+    return {"texts": len(pairs), "equal": same, "steps": steps, "largest_logprob_gap": gap}
+
+
 def greedy_equals_generate(source: Source, device: torch.device, say: Say) -> dict[str, int]:
     """Texts that are the same, token for token, in fp32."""
     gpu = device.type == "cuda"

@@ -115,9 +115,9 @@ def scripts(questions: int, rollouts: int, seed: int = 0) -> list[Script]:
     return made
 
 
-def instructions(role: str) -> str:
+def instructions(role: str, words: int = PROMPT_WORDS) -> str:
     first = 20_000 if role == "planner" else 21_000
-    return "".join(word(first + n) for n in range(PROMPT_WORDS))
+    return "".join(word(first + n) for n in range(words))
 
 
 def text(length: int, seed: int) -> str:
@@ -140,10 +140,15 @@ class Totals(NamedTuple):
 
 
 async def overlapped(
-    engine: Any, corpus: Corpus, episodes: Sequence[Script], closed: list[Any] | None = None
+    engine: Any,
+    corpus: Corpus,
+    episodes: Sequence[Script],
+    closed: list[Any] | None = None,
+    prompt_words: int = PROMPT_WORDS,
 ) -> Totals:
     """Every episode is a coroutine; searches run beside generation. Sessions that end are put into `closed`."""
     attended = 0
+    planner, executor = (Message("system", instructions(role, prompt_words)) for role in ("planner", "executor"))
 
     async def turn(session: Any, length: int, seed: int) -> None:
         nonlocal attended
@@ -160,7 +165,7 @@ async def overlapped(
             closed.append(session)
 
     async def execute(task: Task, seed: int) -> None:
-        session = await engine.open([Message("system", instructions("executor")), Message("user", text(30, seed))])
+        session = await engine.open([executor, Message("user", text(30, seed))])
         await turn(session, task.lengths[0], seed)
         for query, length in zip(task.query_words, task.lengths[1:], strict=True):
             await session.append(await asyncio.to_thread(corpus.search, query))
@@ -168,7 +173,7 @@ async def overlapped(
         await end(session)
 
     async def episode(script: Script, seed: int) -> None:
-        session = await engine.open([Message("system", instructions("planner")), Message("user", script.question)])
+        session = await engine.open([planner, Message("user", script.question)])
         for number, task in enumerate(script.tasks):
             await turn(session, script.planner_lengths[number], seed + number)
             await execute(task, seed * 5 + number)
@@ -179,18 +184,18 @@ async def overlapped(
     start = time.perf_counter()
     await asyncio.gather(*(episode(script, 1000 * n) for n, script in enumerate(episodes)))
     seconds = time.perf_counter() - start
-    return Totals(seconds, *_tokens(episodes), attended, max(map(_written, episodes)))
+    return Totals(seconds, *_tokens(episodes, prompt_words), attended, max(map(_written, episodes)))
 
 
 def _written(script: Script) -> int:
     return sum(script.planner_lengths) + sum(sum(task.lengths) for task in script.tasks)
 
 
-def _tokens(episodes: Sequence[Script]) -> tuple[int, int]:
+def _tokens(episodes: Sequence[Script], prompt_words: int = PROMPT_WORDS) -> tuple[int, int]:
     written = sum(map(_written, episodes))
     observed = DOCUMENTS_A_SEARCH * DOCUMENT_WORDS
     read = sum(
-        (1 + len(s.tasks)) * PROMPT_WORDS + sum(observed * len(t.query_words) for t in s.tasks) for s in episodes
+        (1 + len(s.tasks)) * prompt_words + sum(observed * len(t.query_words) for t in s.tasks) for s in episodes
     )
     return written, read
 

@@ -4,6 +4,7 @@
     python3 benchmarks/rollout.py --only decode,host --plot docs/rollout.svg
     PYTORCH_ALLOC_CONF=expandable_segments:True python3 benchmarks/rollout.py --only rollout
     python3 benchmarks/rollout.py --only exact --model FILE.gguf
+    python3 benchmarks/rollout.py --only shared --shape 1.5b     shared prefixes read once, and row by row
     subquest bench rollout --peer vllm --shape 1.5b --peer-path FOLDER      whole rollouts, vLLM's packages in FOLDER
 
 Speed does not depend on the weights' values, so without `--model` they are random, in the shape of SmolLM2-135M.
@@ -15,9 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -29,17 +28,18 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from _results import Results, add_options
+from _rollout_engine import decode_seconds, fill_rows, free, make
 from _rollout_exact import greedy_equals_generate, kernels_equal_torch, logprob_gaps, peer, sampled, together
 from _rollout_peer import CONFIGS
+from _rollout_shared import compare_shared
 from _rollout_workload import Corpus, lockstep, overlapped, scripts, tokenizer
 from _shapes import SHAPES, random_source
 from _timing import bandwidth, synchronise
 
-from subquest.engine.interface import Sampling
-from subquest.engine.torch import Adapter, Source, TorchEngine, load
+from subquest.engine.torch import Adapter, Source, load
 from subquest.engine.torch.runner import Pending
 
-PARTS = ("kernels", "decode", "peers", "throughput", "adapters", "exact", "rollout", "host")
+PARTS = ("kernels", "decode", "shared", "peers", "throughput", "adapters", "exact", "rollout", "host")
 BATCHES = (1, 8, 32, 128, 384, 1024, 2048)
 CONTEXTS = (256, 700, 2048, 8000)
 LARGEST_CACHE = 110e9
@@ -55,22 +55,10 @@ def _random(shape: str, device: torch.device) -> Source:
     return random_source(shape, tokenizer(), device, torch.float32, initializer_range=0.04)
 
 
-def make(source: Source, device: torch.device, **settings: Any) -> TorchEngine:
-    engine = TorchEngine(source, device=device, seed=0, **settings)
-    engine.scheduler.stops.ends[:] = False  # lengths are forced
-    return engine
-
-
-def free(device: torch.device) -> None:
-    """Give the memory of engines that were closed back."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
 class Bench:
     def __init__(self, source: Source, device: torch.device, results: Results, *, quick: bool) -> None:
         self.source, self.device, self.quick = source, device, quick
+        self.results = results
         self.figures, self.ratios, self.save = results.figures, results.ratios, results.keep
         self.gpu = device.type == "cuda"
         self.dtype = torch.bfloat16 if self.gpu else torch.float32
@@ -79,6 +67,7 @@ class Bench:
         self.rollouts = 8
         self.batches: Sequence[int] = ()
         self.contexts: Sequence[int] = ()
+        self.prefixes: Sequence[int] = (1500, 2500)
 
     def kernels(self) -> None:
         if self.gpu:
@@ -117,36 +106,22 @@ class Bench:
         """One decode step of the runner over a cache full of noise; `context` is the mean length of the timed steps."""
         engine = make(self.source, self.device, cache_tokens=tokens + 16 * batch, max_batch=batch, prefill_tokens=64)
         try:
-            rows, runner, width = engine.scheduler.rows, engine.runner, -(-(context + 64) // 16)
-            for layer in (*engine._model.cache.keys, *engine._model.cache.values):
-                layer.normal_()
+            width = -(-(context + 64) // 16)
             order = np.random.default_rng(0).permutation(batch * width) + 1
-            for slot in range(batch):
-                rows.set_blocks(slot, order[slot * width : (slot + 1) * width].tolist())
-            slots = np.arange(batch, dtype=np.int32)
-            for slot in range(batch):
-                rows.begin(
-                    slot, token=5, position=context, left=10**6, sampling=Sampling(temperature=1.0), seed=slot, kind=0
-                )
-
-            def run(steps: int) -> float:
-                rows.position[:batch] = context - steps // 2
-                synchronise(self.device)
-                start = self.clock()
-                for _ in range(steps):
-                    last = runner.decode(slots)
-                last.read()
-                return (self.clock() - start) / steps
-
-            steps = 30 if self.gpu else 4
-            if not self.gpu:
-                run(1)
-                return run(steps)
-            with torch.inference_mode(), torch.cuda.stream(torch.cuda.Stream()):
-                run(2)
-                return statistics.median(run(steps) for _ in range(3))
+            fill_rows(engine, order.reshape(batch, width), context)
+            return decode_seconds(engine, batch, context, self.clock)
         finally:
             asyncio.run(engine.close())
+
+    def shared(self) -> None:
+        """Decode steps, texts and whole rollouts with shared prefixes read once, and row by row."""
+        if self.gpu:
+            batches = self.batches or ((160,) if self.quick else (64, 160, 256, 384))
+            lengths = self.contexts or ((300,) if self.quick else (300, 1000))
+            compare_shared(
+                self.source, self.device, self.results, say,
+                batches=batches, prefixes=self.prefixes, lengths=lengths, rollouts=self.rollouts,
+            )  # fmt: skip
 
     def _timed(self, work: Callable[[], object]) -> float:
         synchronise(self.device)
@@ -341,6 +316,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--runs", type=int, default=2, help="runs of each engine that are measured beside a peer")
     parser.add_argument("--batches", type=int, nargs="+", default=[], help="batches of the decode table")
     parser.add_argument("--contexts", type=int, nargs="+", default=[], help="contexts of the decode table")
+    parser.add_argument("--prefixes", type=int, nargs="+", default=[1500, 2500], help="shared prefixes before these")
     parser.add_argument("--plot", type=Path, help="write the decode table as an SVG")
     add_options(parser)
     arguments = parser.parse_args(argv)
@@ -365,7 +341,7 @@ def _alone(arguments: argparse.Namespace, device: torch.device, results: Results
     source = load(arguments.model) if arguments.model else _random(arguments.shape, device)
     bench = Bench(source, device, results, quick=arguments.quick)
     bench.rollouts = arguments.rollouts
-    bench.batches, bench.contexts = arguments.batches, arguments.contexts
+    bench.batches, bench.contexts, bench.prefixes = arguments.batches, arguments.contexts, arguments.prefixes
     for part in PARTS:
         if part in arguments.only.split(","):
             start = time.perf_counter()

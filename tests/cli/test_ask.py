@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -187,16 +188,26 @@ def test_an_unreachable_endpoint_is_status_1_with_a_reason(place: Path, capsys: 
 
 
 def test_an_endpoint_that_is_down_is_named_once(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    question = ["ask", "q", "--model", "openai:x@http://127.0.0.1:9/v1", "--index", "docs.sq", "--max-seconds", "3"]
+    question = ["ask", "q", "--model", "openai:x@http://127.0.0.1:9/v1", "--index", "docs.sq", "--max-seconds", "2"]
     for options in ([], ["--quiet"]):
+        began = time.monotonic()
         assert main([*question, *options]) == 1
+        assert time.monotonic() - began < 20, "no forced turn waits for it once more"
         lines = capsys.readouterr().err.splitlines()
         (error,) = [line for line in lines if "127.0.0.1:9" in line and "retry:" not in line]
         assert "engine: cannot connect to http://127.0.0.1:9/v1/chat/completions" in error
         assert "(is the server up?)" in error, "nothing is cut off"
+        assert lines[-1] == "subquest: `subquest doctor` with the same --model says what the endpoint can do"
         retries = [line for line in lines if "retry:" in line]
         assert len(retries) > 1 or options
         assert sum("127.0.0.1:9" in line for line in retries) <= 1
+
+
+def test_an_endpoint_that_cannot_list_its_models_is_the_engine(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ask", "q", "--model", "http://127.0.0.1:9/v1", "--index", "docs.sq", "--json"]) == 1
+    (failure,) = json.loads(capsys.readouterr().out)["errors"]
+    assert (failure["where"], failure["fatal"]) == ("engine", True)
+    assert "http://127.0.0.1:9/v1" in failure["message"]
 
 
 def test_question_from_standard_input(place: Path) -> None:

@@ -56,6 +56,28 @@ def test_the_last_line_of_progress_is_printed_once(
     assert [line.split()[0] for line in capsys.readouterr().err.splitlines() if "EM" in line] == ["1/3", "2/3", "3/3"]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "speed"), [(0.5, "4.0 questions/s  0:00 left"), (60.0, "30.0 s/question  0:30 left")]
+)
+def test_progress_says_how_long_a_question_takes_where_that_is_long(
+    toy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, seconds: float, speed: str
+) -> None:
+    monkeypatch.setattr("subquest.cli.progress._PLAIN", 0.0)
+    monkeypatch.setattr("subquest.cli.progress._StatusLine.seconds", seconds)
+    assert main([*EVAL, "--limit", "3"]) == 0
+    (second,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("2/3")]
+    assert speed in second
+
+
+def test_what_was_not_set_is_not_listed(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*EVAL, "--limit", "1", "--max-turns", "7"]) == 0
+    capsys.readouterr()
+    assert main(["runs", "info", EVAL[EVAL.index("--out") + 1]]) == 0
+    out = capsys.readouterr().out
+    assert "limits.turns = 7" in out
+    assert "null" not in out
+
+
 def test_only_many_answers_are_written_by_a_process_of_their_own(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Path] = []
 

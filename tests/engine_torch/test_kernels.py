@@ -5,12 +5,17 @@ They need a GPU, or Triton's interpreter on the CPU: `TRITON_INTERPRET=1 pytest 
 """
 
 import os
+from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 import torch
 
+from subquest.engine.interface import Sampling
 from subquest.engine.torch import reference_operations as reference
-from subquest.engine.torch.step import Draw, Step
+from subquest.engine.torch.prefix_groups import PrefixGroups
+from subquest.engine.torch.running_batch import Rows
+from subquest.engine.torch.step import Draw, SharedPrefixes, Step
 
 pytest.importorskip("triton", reason="Triton is not installed")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
@@ -87,6 +92,61 @@ def test_decode_attention(heads: int, kv_heads: int, size: int, splits: int) -> 
     torch.testing.assert_close(found, reference.attend(q, keys, values, step, size**-0.5), atol=1e-5, rtol=1e-4)
 
 
+def shared_step(sizes: list[int], alone: int, lengths: list[int], kv_heads: int, heads: int, *, split: int) -> Step:
+    """Rows in groups of these sizes whose prefixes have these lengths, and some that share nothing, in mixed order;
+    each has up to 40 tokens of its own. Tables are complete, so that the plain operation reads all of a context."""
+    chance = np.random.default_rng(0)
+    blocks = iter(range(1, 1000))
+    rows = Rows(sum(sizes) + alone, 40)
+    prefixes = [[next(blocks) for _ in range(length // BLOCK)] for length in lengths]
+    of = chance.permutation([n for n, size in enumerate(sizes) for _ in range(size)] + [-1] * alone).tolist()
+    for slot, group in enumerate(of):
+        before = prefixes[group] if group >= 0 else []
+        rows.set_blocks(slot, before + [next(blocks) for _ in range(3)])
+        position = BLOCK * len(before) + (int(chance.integers(0, 41)) if slot else 0)
+        rows.begin(slot, token=0, position=position, left=1, sampling=Sampling(), seed=0, kind=0)
+    groups = PrefixGroups(rows, block=BLOCK, heads=heads, kv_heads=kv_heads, token_bytes=1)
+    groups._least = 1
+    slots = chance.permutation(rows.slots).astype(np.int32)
+    found = groups.find(slots)
+    assert found is not None
+    padded = SharedPrefixes(
+        torch.empty(rows.slots + 1, dtype=torch.int32),
+        torch.empty(rows.slots + 1, dtype=torch.int32),
+        torch.empty((len(found.tiles), groups.tile_rows), dtype=torch.int32),
+        torch.empty((len(found.tiles), 4), dtype=torch.int32),
+    )
+    found.write(padded)
+    on_device = SharedPrefixes(*(getattr(padded, f.name).to(DEVICE) for f in fields(padded)))
+    slots = np.append(slots, rows.slots)  # padding
+    positions = torch.from_numpy(rows.position[slots]).to(DEVICE)
+    own = int((positions - on_device.lengths).max()) + 1
+    tables = torch.from_numpy(rows.tables).to(DEVICE)
+    slots = torch.from_numpy(slots).to(DEVICE)
+    return Step(positions, positions, slots, tables, None, split, -(-own // split), shared=on_device)
+
+
+GROUPS = [([5], 0, [128]), ([23, 4], 3, [256, 384]), ([70, 8, 5], 11, [128, 512, 256])]
+"""Rows of each group, rows that share nothing, and the lengths of the groups' prefixes."""
+SLOW = DEVICE == "cpu"
+"""The interpreter takes half a minute for the largest of these."""
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "size"), SHAPES[1:] if SLOW else [*SHAPES, (12, 2, 128), (2, 2, 16)])
+@pytest.mark.parametrize(("sizes", "alone", "lengths"), GROUPS[:2] if SLOW else GROUPS)
+@pytest.mark.parametrize("split", [16] if SLOW else [16, 4096])
+def test_shared_prefixes(
+    heads: int, kv_heads: int, size: int, sizes: list[int], alone: int, lengths: list[int], split: int
+) -> None:
+    step = shared_step(sizes, alone, lengths, kv_heads, heads, split=split)
+    keys, values = caches(kv_heads, size, blocks=1000)
+    q = random(len(step.slots), heads + 2 * kv_heads, size)[:, :heads]
+    found = kernels.attend(q, keys, values, step, size**-0.5)
+    torch.testing.assert_close(found, reference.attend(q, keys, values, step, size**-0.5), atol=1e-5, rtol=1e-4)
+    alike = kernels.attend(q, keys, values, replace(step, splits=-(-640 // split), shared=None), size**-0.5)
+    torch.testing.assert_close(found, alike, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize(("heads", "kv_heads", "size"), SHAPES)
 def test_prefill_attention(heads: int, kv_heads: int, size: int) -> None:
     keys, values = caches(kv_heads, size)
@@ -103,15 +163,16 @@ def test_prefill_attention(heads: int, kv_heads: int, size: int) -> None:
 @pytest.mark.parametrize("size", [8, 64, 80, 128, 256])
 def test_attention_in_bfloat16(size: int) -> None:
     """Against float32 over the same rounded numbers: what is left is the rounding of weights and results, 2^-8 each."""
-    keys, values = (cache.bfloat16() for cache in caches(3, size))
+    keys, values = (cache.bfloat16() for cache in caches(3, size, blocks=1000))
     q = random(75, 15, size)[:, :9].bfloat16()
     tiles = torch.tensor([[1, 0, 30, 64], [1, 64, 94, 6], [0, 70, 0, 5]], dtype=torch.int32, device=DEVICE)
     place = ints(*range(75))
     for step in (
         Step(place, place, place, tables(2, 8), tiles=tiles),
         Step(ints(0, 0), ints(111, 32), ints(1, 0), tables(2, 8), None, 32, 4),
+        shared_step([23, 4], 3, [256, 384], 3, 9, split=16),
     ):
-        rows = q if step.tiles is not None else q[:2]
+        rows = q[: len(step.ids)]
         found = kernels.attend(rows, keys, values, step, size**-0.5).float()
         expected = reference.attend(rows.float(), keys.float(), values.float(), step, size**-0.5)
         torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)

@@ -190,9 +190,10 @@ class EvaluationProgress:
     def _show(self) -> None:
         rate = self._new / self._line.seconds
         left = (self._total - self._done) / rate
+        speed = f"{rate:.1f} questions/s" if rate >= 1 else f"{1 / rate:.1f} s/question"
         cost = f", cost {self._cost:.4g}" if self._cost else ""
         failed = f", {self._failed} failed" if self._failed else ""
         self._line.show(
-            f"{self._done}/{self._total}  EM {self._em / self._new:.3f}  {rate:.2f}/s  "
-            f"{left / 60:.0f} min left  {self._tokens / 1000:.0f}k tokens{cost}{failed}"
+            f"{self._done}/{self._total}  EM {self._em / self._new:.3f}  {speed}  "
+            f"{_clock(left)} left  {self._tokens / 1000:.0f}k tokens{cost}{failed}"
         )

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -163,9 +164,18 @@ def _info(args: argparse.Namespace) -> int:
                 f"  {dataset or '(no data set)'}, {system}: "
                 + ", ".join(f"{count} {ending or '(no stop reason)'}" for ending, count in endings.items())
             )
-    for key, value in description["settings"].items():
+    for key, value in _given(description["settings"]):
         print(f"  {key} = {json.dumps(value, ensure_ascii=False)}")
     return 0
+
+
+def _given(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings that have a value, as in subquest.toml: `limits.turns`."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _given(value, f"{above}{key}.")
+        elif value not in (None, "", []):
+            yield f"{above}{key}", value
 
 
 def _export(args: argparse.Namespace) -> int:

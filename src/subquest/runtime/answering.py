@@ -12,9 +12,14 @@ from .run import Answer
 from .turn import confidence
 
 
+def failed_part(stopped: Exception) -> str:
+    """What ended a role or an episode, as the trace names it."""
+    return "limit" if isinstance(stopped, LimitReached) else "engine" if isinstance(stopped, EngineError) else "system"
+
+
 def note_stop(run: Owner, stopped: EngineError | LimitReached, context: Context | None = None) -> None:
     """Record why a role that the system can do without has stopped: its model failed, or a limit was reached."""
-    run.fail("limit" if isinstance(stopped, LimitReached) else "engine", stopped, context)
+    run.fail(failed_part(stopped), stopped, context)
 
 
 async def force_answer(context: Context, instruction: str, *tags: str) -> str:

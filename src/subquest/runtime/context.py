@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 from ..codec import to_dict
 from ..engine import Engine, Generation, Message, Mode, Sampling, Session
 from ..engine.interface import HidesReasoning, TakesTurns
-from ..errors import ContextOverflow, EngineError, EngineRefused
+from ..errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable
 from ..events import EventLog
 from ..limits import Budget, Limits, Repeats
 from ..protocol import in_thought, parse, wrap
@@ -276,6 +276,8 @@ class Context:
                 async with asyncio.timeout(seconds):
                     generation = await self._continued(sampling)
         except TimeoutError:
+            if reason := self._keeps_failing():
+                raise EngineUnavailable(f"{reason} (until the time limit)") from None
             raise LimitReached(f"{seconds:.3g} seconds left of the time limit") from None
         self.budget.spend(Usage())
         text = generation.text
@@ -297,6 +299,13 @@ class Context:
             raise LimitReached(unfinished)
         self.last_turn = turn
         return turn
+
+    def _keeps_failing(self) -> str:
+        """Why the model failed twice or more in a row, if the next attempt is yet to come: a forced turn would wait."""
+        last = next((e for e in reversed(self.run.events.events) if e.trajectory == self.id), None)
+        if last is None or last.kind != "retry" or last.data["attempt"] < 2:
+            return ""
+        return str(last.data["message"]) if self.run.events.seconds < last.time + last.data["wait"] else ""
 
     def _unfinished_thought(self, turn: Generation, sampling: Sampling) -> str:
         """Why a turn did not finish thinking, and what to change; empty if it did, and if its text went in circles: the

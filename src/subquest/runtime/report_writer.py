@@ -20,7 +20,7 @@ import msgspec
 from ..errors import EngineError, OutsideError, SearchError
 from ..exports.markdown import section_text, written_text
 from ..record import Document, Evidence, Report, Section, Sentence
-from .answering import note_stop
+from .answering import failed_part, note_stop
 from .context import Context, LimitReached
 from .evidence import Support
 from .normalization import compared_words
@@ -175,7 +175,7 @@ class ReportWriter:
         try:
             answer = await self._answer(run)
         except (OutsideError, LimitReached) as error:
-            whole.fail("limit" if isinstance(error, LimitReached) else "system", error, outline)
+            whole.fail(failed_part(error), error, outline)
             return Found("", (), 0, f"not finished: {error}", failed=True)
         finally:
             run.join(whole)

@@ -28,6 +28,7 @@ from ..tools.egress import Egress
 from ..tools.function_tool import FunctionTool, from_function, with_unique_names
 from ..tools.tool_options import ToolOptions
 from ..tools.websearch import is_web
+from .answering import failed_part
 from .context import LimitReached, RoleSetup
 from .evidence import Finding, Support, support_of
 from .given_tools import TAGS, Form, GivenTools
@@ -301,7 +302,7 @@ class System(Solver, Generic[S]):
             else:
                 answer = await self.answer(run)
         except (OutsideError, LimitReached) as error:
-            run.fail("system", error, fatal=True)
+            run.fail(failed_part(error), error, fatal=True)
             return Answer("", stop_reason="failed"), details
         except BaseException as error:
             await run.finish()

@@ -6,6 +6,9 @@ table, and serves all query heads that share it. Parts have a fixed length (`ste
 contexts in a batch keep all processors busy, and a small batch of long contexts is spread over the whole device; a
 second kernel puts the parts together by their softmax sums.
 
+Where many rows begin with the same blocks (`step.shared`), another kernel reads these once for a tile of rows: their
+queries are the rows of one matrix product. Its results are further parts of each row.
+
 Tiles need sides that are powers of two. Heads of another size (`SIZE`) are padded to the next one (`PAD`) while they
 are loaded; in the cache they have their own size.
 """
@@ -19,7 +22,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .step import TILE, Step
+from .step import SHARED_PARTS, SHARED_QUERIES, TILE, Step
 
 _LOG2_E = 1.4426950408889634
 _JOINED = 16
@@ -42,22 +45,38 @@ def _decode_shape(pad: int, itemsize: int) -> dict[str, int]:
 
 
 def _prefill_shape(pad: int, itemsize: int) -> dict[str, int]:
-    """Tokens of a tile and tiles under way: what fits into a processor's shared memory."""
-    return {"TILE": 64, "num_stages": 3} if pad * itemsize <= 256 else {"TILE": 32, "num_stages": 2}
+    """Tokens of a tile, warps and tiles under way, for 64 queries: two programs fit into a processor's shared memory
+    if a head has 256 bytes. The same shape serves shared prefixes."""
+    tile, stages = (64, 3) if pad * itemsize <= 256 else (32, 2)
+    return {"TILE": tile, "num_warps": 4, "num_stages": stages}
+
+
+@triton.jit
+def _mix(scores, v, top, total, mixed, PRECISION: tl.constexpr):
+    """Take a tile of values into the running softmax: its highest score, its sum, the values by their weights."""
+    highest = tl.maximum(top, tl.max(scores, axis=1))
+    shrink = tl.exp2(top - highest)
+    weights = tl.exp2(scores - highest[:, None])
+    total = total * shrink + tl.sum(weights, axis=1)
+    mixed = mixed * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
+    return highest, total, mixed
 
 
 @triton.jit
 def _decode_kernel(
-    q, keys, values, tables, slots, positions, out, parts, sums, scale, q_row, table_width,
-    key_block, key_token, key_head, split, splits,
+    q, keys, values, tables, slots, positions, shared_lengths, shared_parts, out, parts, sums, scale, q_row,
+    table_width, key_block, key_token, key_head, split, splits,
     HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_PAD: tl.constexpr, SIZE: tl.constexpr, PAD: tl.constexpr,
-    BLOCK: tl.constexpr, TILE: tl.constexpr, WHOLE: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK: tl.constexpr, TILE: tl.constexpr, WHOLE: tl.constexpr, SHARED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     kv_head = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
     length = tl.load(positions + row) + 1
     start = part * split
+    if SHARED:
+        start += tl.load(shared_lengths + row)
+        part += tl.load(shared_parts + row)
     if start < length:
         end = tl.minimum(start + split, length)
         table = tables + tl.load(slots + row) * table_width
@@ -84,12 +103,7 @@ def _decode_kernel(
             v = tl.load(values + place[:, None] + d[None, :], mask=v_live, other=0.0)
             scores = tl.dot(query, k, input_precision=PRECISION) * scale
             scores = tl.where(live[None, :], scores, float("-inf"))
-            highest = tl.maximum(top, tl.max(scores, axis=1))
-            shrink = tl.exp2(top - highest)
-            weights = tl.exp2(scores - highest[:, None])
-            total = total * shrink + tl.sum(weights, axis=1)
-            mixed = mixed * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
-            top = highest
+            top, total, mixed = _mix(scores, v, top, total, mixed, PRECISION)
         mixed = mixed / total[:, None]
         if WHOLE:
             target = out + row * HEADS * SIZE + head[:, None] * SIZE + d[None, :]
@@ -101,13 +115,60 @@ def _decode_kernel(
 
 
 @triton.jit
+def _shared_kernel(
+    q, keys, values, tables, slots, members, tiles, parts, sums, scale, q_row, table_width,
+    key_block, key_token, key_head, splits,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, QUERIES: tl.constexpr, SIZE: tl.constexpr,
+    PAD: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    kv_head = tl.program_id(0)
+    tile = tiles + tl.program_id(1) * 4
+    end = tl.load(tile + 2)
+    if end > 0:
+        member = members + tl.load(tile) * ROWS
+        start = tl.load(tile + 1)
+        m = tl.arange(0, QUERIES)
+        d = tl.arange(0, PAD)
+        n = tl.arange(0, TILE)
+        row = tl.load(member + m // GROUP, mask=m < ROWS * GROUP, other=-1).to(tl.int64)
+        used = row >= 0
+        head = kv_head * GROUP + m % GROUP
+        mask = used[:, None] & (d < SIZE)[None, :]
+        query = tl.load(q + row[:, None] * q_row + head[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
+        table = tables + tl.load(slots + tl.load(member)) * table_width
+        top = tl.full((QUERIES,), float("-inf"), tl.float32)
+        total = tl.zeros((QUERIES,), tl.float32)
+        mixed = tl.zeros((QUERIES, PAD), tl.float32)
+        for first in range(start, end, TILE):
+            at = first + n
+            block = tl.load(table + at // BLOCK).to(tl.int64)
+            place = block * key_block + (at % BLOCK) * key_token + kv_head * key_head
+            if SIZE != PAD:
+                k = tl.load(keys + place[None, :] + d[:, None], mask=(d < SIZE)[:, None], other=0.0)
+                v = tl.load(values + place[:, None] + d[None, :], mask=(d < SIZE)[None, :], other=0.0)
+            else:
+                k = tl.load(keys + place[None, :] + d[:, None])
+                v = tl.load(values + place[:, None] + d[None, :])
+            scores = tl.dot(query, k, input_precision=PRECISION) * scale
+            top, total, mixed = _mix(scores, v, top, total, mixed, PRECISION)
+        place = (row * splits + tl.load(tile + 3)) * HEADS + head
+        tl.store(parts + place[:, None] * SIZE + d[None, :], mixed / total[:, None], mask=mask)
+        tl.store(sums + place, top + tl.log2(total), mask=used)
+
+
+@triton.jit
 def _join_kernel(
-    parts, sums, positions, out, split, splits,
-    HEADS: tl.constexpr, SIZE: tl.constexpr, PAD: tl.constexpr, AT_ONCE: tl.constexpr,
+    parts, sums, positions, shared_lengths, shared_parts, out, split, splits,
+    HEADS: tl.constexpr, SIZE: tl.constexpr, PAD: tl.constexpr, AT_ONCE: tl.constexpr, SHARED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
-    count = tl.load(positions + row) // split + 1
+    last = tl.load(positions + row)
+    count = 1
+    if SHARED:
+        last -= tl.load(shared_lengths + row)
+        count += tl.load(shared_parts + row)
+    count += last // split
     n = tl.arange(0, AT_ONCE)
     d = tl.arange(0, PAD)
     top = tl.full((1,), float("-inf"), tl.float32)
@@ -168,12 +229,7 @@ def _prefill_kernel(
             scores = tl.dot(query, k, input_precision=PRECISION) * scale
             seen = live[None, :] & (at[None, :] <= position + m[:, None])
             scores = tl.where(seen, scores, float("-inf"))
-            highest = tl.maximum(top, tl.max(scores, axis=1))
-            shrink = tl.exp2(top - highest)
-            weights = tl.exp2(scores - highest[:, None])
-            total = total * shrink + tl.sum(weights, axis=1)
-            mixed = mixed * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
-            top = highest
+            top, total, mixed = _mix(scores, v, top, total, mixed, PRECISION)
         target = out + ((row + m)[:, None] * HEADS + head) * SIZE + d[None, :]
         tl.store(target, (mixed / total[:, None]).to(out.dtype.element_ty), mask=mask)
 
@@ -183,29 +239,39 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
     kv_heads = keys.shape[2]
     group = heads // kv_heads
     out = torch.empty((rows, heads * size), dtype=q.dtype, device=q.device)
-    cache = (keys.stride(0), keys.stride(1), keys.stride(2))
     pad = max(16, _power(size))
+    scale *= _LOG2_E
+    layout = (q.stride(0), step.tables.shape[1], keys.stride(0), keys.stride(1), keys.stride(2))
     common: dict[str, Any] = {"HEADS": heads, "GROUP": group, "SIZE": size, "PAD": pad, "BLOCK": keys.shape[1]}
     common["PRECISION"] = _precision(q)
+    prefill_shape = _prefill_shape(pad, q.element_size())
     if step.tiles is not None:
         _prefill_kernel[(step.tiles.shape[0], heads)](
-            q, keys, values, step.tables, step.tiles, out, scale * _LOG2_E, q.stride(0), step.tables.shape[1], *cache,
-            ROWS=TILE, num_warps=4, **_prefill_shape(pad, q.element_size()), **common,
+            q, keys, values, step.tables, step.tiles, out, scale, *layout, ROWS=TILE, **prefill_shape, **common
         )  # fmt: skip
         return out
-    splits = step.splits
+    splits, shared = step.splits, step.shared
     parts = sums = out
+    prefixes = (step.slots, step.slots)  # not read
+    if shared is not None:
+        splits += SHARED_PARTS
+        prefixes = (shared.lengths, shared.parts)
     if splits > 1:
         parts = torch.empty((rows, splits, heads, size), dtype=torch.float32, device=q.device)
         sums = torch.empty((rows, splits, heads), dtype=torch.float32, device=q.device)
-    _decode_kernel[(kv_heads, rows, splits)](
-        q, keys, values, step.tables, step.slots, step.positions, out, parts, sums, scale * _LOG2_E, q.stride(0),
-        step.tables.shape[1], *cache, step.part, splits,
-        GROUP_PAD=max(16, _power(group)), WHOLE=splits == 1, **_decode_shape(pad, q.element_size()), **common,
+    if shared is not None:
+        _shared_kernel[(kv_heads, shared.tiles.shape[0])](
+            q, keys, values, step.tables, step.slots, shared.members, shared.tiles, parts, sums, scale, *layout, splits,
+            ROWS=shared.members.shape[1], QUERIES=SHARED_QUERIES, **prefill_shape, **common,
+        )  # fmt: skip
+    _decode_kernel[(kv_heads, rows, step.splits)](
+        q, keys, values, step.tables, step.slots, step.positions, *prefixes, out, parts, sums, scale, *layout,
+        step.part, splits, GROUP_PAD=max(16, _power(group)), WHOLE=splits == 1, SHARED=shared is not None,
+        **_decode_shape(pad, q.element_size()), **common,
     )  # fmt: skip
     if splits > 1:
         _join_kernel[(rows, heads)](
-            parts, sums, step.positions, out, step.part, splits,
-            HEADS=heads, SIZE=size, PAD=pad, AT_ONCE=_JOINED, num_warps=2,
+            parts, sums, step.positions, *prefixes, out, step.part, splits,
+            HEADS=heads, SIZE=size, PAD=pad, AT_ONCE=_JOINED, SHARED=shared is not None, num_warps=2,
         )  # fmt: skip
     return out

@@ -30,6 +30,7 @@ from ...process import collect_rarely, switch_often
 from ..adapter import prompt_set_of, trained_prompt_set
 from ..chat_format import ChatFormat, chat_format_of, encode_pieces, prompt_segments
 from ..interface import Message, Mode, Sampling
+from . import prefix_groups
 from .block_pool import BlockPool
 from .gpu_memory import allocate, wanted_share
 from .loader import Source, from_model, load, load_adapter
@@ -70,11 +71,13 @@ class TorchEngine:
         window: int | None = None,
         seed: int | None = None,
         graphs: bool = True,
+        shared_prefixes: bool | None = None,
     ) -> None:
         """`cache_tokens` limits the cache; on a GPU it is cut to the free memory, of which the default is
         `memory_share` (`SUBQUEST_GPU_SHARE`, else 0.4); on a CPU the default is 32k tokens. `max_batch` limits the
         contexts that decode at once, `prefill_tokens` the prompt tokens per step, `window` the length of a context.
-        Turns without a seed get one from `seed`."""
+        Turns without a seed get one from `seed`. With `shared_prefixes` (`SUBQUEST_SHARED_PREFIXES`, else off) decode
+        steps on a GPU read a prefix that many contexts share once for all of them."""
         self.device, dtype = _chosen(device, dtype)
         on_gpu = self.device.type == "cuda"
         self.architecture = a = source.architecture
@@ -104,7 +107,13 @@ class TorchEngine:
         )
         self._model = Model(self.weights, cache)
         self._scorer = Scorer(self._model)
-        self.runner = Runner(self._model, rows, prefill_tokens=prefill_tokens, graphs=graphs)
+        self.runner = Runner(
+            self._model,
+            rows,
+            prefill_tokens=prefill_tokens,
+            graphs=graphs,
+            shared_prefixes=prefix_groups.wanted() if shared_prefixes is None else shared_prefixes,
+        )
         self._seeds = random.Random(seed)
         self._changes: list[Callable[[], None]] = []
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()

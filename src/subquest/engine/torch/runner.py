@@ -19,9 +19,10 @@ from torch import Tensor
 
 from .cuda_graphs import Graphs, bucket
 from .model import Model
+from .prefix_groups import PrefixGroups
 from .running_batch import Array, Rows
 from .scheduler import Chunk
-from .step import TILE, Draw, Step
+from .step import SHARED_QUERIES, TILE, Draw, SharedPrefixes, Step
 
 _FIELDS = 8
 """Rows of a decode step's upload: slot, position, given, seed, top_k; temperature, top_p, min_p as float bits."""
@@ -53,14 +54,22 @@ class Pending:
 
 class Runner:
     def __init__(
-        self, model: Model, rows: Rows, *, prefill_tokens: int, graphs: bool = True, staged: bool | None = None
+        self,
+        model: Model,
+        rows: Rows,
+        *,
+        prefill_tokens: int,
+        graphs: bool = True,
+        staged: bool | None = None,
+        shared_prefixes: bool = False,
     ) -> None:
-        """`staged` says whether steps go through fixed buffers, which a GPU needs."""
+        """`staged` says whether steps go through fixed buffers, which a GPU needs; `shared_prefixes` whether decode
+        steps on a GPU read prefixes that many rows share once."""
         self.model = model
         self.rows = rows
         self.device = model.weights.device
-        self.steps = self.prefills = self.prefilled = 0
-        """Decode steps, prefill steps, and the tokens of these."""
+        self.steps = self.shared_steps = self.prefills = self.prefilled = 0
+        """Decode steps, those of them with shared prefixes, prefill steps, and the tokens of these."""
         self._cuda = self.device.type == "cuda"
         self._staged = self._cuda if staged is None else staged
         self._last = torch.zeros(rows.slots + 1, dtype=torch.int32, device=self.device)
@@ -69,14 +78,18 @@ class Runner:
             return
         self._graphs = Graphs(enabled=graphs and self._cuda)
         self._tables = torch.zeros(rows.tables.shape, dtype=torch.int32, device=self.device)
+        self._groups = _prefix_groups(model, rows) if shared_prefixes else None
         widest = bucket(rows.slots)
-        self._head = torch.zeros((_FIELDS + _CHANGES) * widest, dtype=torch.int32, device=self.device)
+        packed = (_FIELDS + _CHANGES) * widest
+        if self._groups is not None:
+            packed += _shared_size(widest, self._groups.most_tiles, self._groups.tile_rows)
+        self._head = torch.zeros(packed, dtype=torch.int32, device=self.device)
         self._out = torch.zeros(2 * widest, dtype=torch.int32, device=self.device)
         tokens = _padded(prefill_tokens)
         self._flat = torch.zeros(3 * tokens, dtype=torch.int32, device=self.device)
         most_tiles = max(tokens // TILE + rows.slots, tokens // TILE + tokens // 32 + 8)
         self._tiles = torch.zeros(most_tiles * 4, dtype=torch.int32, device=self.device)
-        self._ring = [_Staging(widest, tokens, self._tiles.numel(), pin=self._cuda) for _ in range(_RING)]
+        self._ring = [_Staging(packed, widest, tokens, self._tiles.numel(), pin=self._cuda) for _ in range(_RING)]
         self._turn = 0
         self._padding = rows.slots * rows.tables.shape[1]
         """Index of the padding row's first block, which is always 0."""
@@ -125,8 +138,10 @@ class Runner:
         if not self._staged:
             return self._decode_now(slots, bare)
         size = bucket(len(slots))
+        groups = self._groups.find(slots) if self._groups is not None else None
+        shared = (len(groups.tiles), groups.members.shape[1]) if groups is not None else (0, 0)
         staging = self._next_staging()
-        views = staging.views(size, self._head, self._out)
+        views = staging.views((size, *shared), self._head, self._out)
         changed = np.concatenate(self.rows.changed) if self.rows.changed else _NOTHING
         if changed.size > size:
             self._upload_tables(staging)
@@ -138,12 +153,16 @@ class Runner:
         places[changed.size :] = self._padding
         blocks[changed.size :] = 0
         longest, filtered = self._pack(views.packed[:_FIELDS], slots)
+        if groups is not None and views.packed_shared is not None:
+            self.shared_steps += 1
+            groups.write(views.packed_shared)
+            longest = int((self.rows.position[slots] - groups.lengths).max()) + 1
         pending = Pending(slots, self.rows.epoch[slots], views.drawn)
         self.rows.advance(slots)
         parts = self._parts(size, longest)
         views.upload.copy_(views.host, non_blocking=True)
         kind = (parts, filtered, bare)
-        self._graphs.run(("decode", size, kind), lambda: self._step(views.head, views.out, *kind))
+        self._graphs.run(("decode", size, shared, kind), lambda: self._step(views.head, views.out, *kind, views.shared))
         views.drawn.copy_(views.out, non_blocking=True)
         pending.event = staging.used = self._mark()
         return pending
@@ -181,13 +200,21 @@ class Runner:
         if self._staged:
             self._graphs.clear()
 
-    def _step(self, head: Tensor, out: Tensor, parts: tuple[int, int], filtered: bool, bare: bool) -> None:
+    def _step(
+        self,
+        head: Tensor,
+        out: Tensor,
+        parts: tuple[int, int],
+        filtered: bool,
+        bare: bool,
+        shared: SharedPrefixes | None = None,
+    ) -> None:
         if self._staged:
             self._tables.view(-1).index_copy_(0, head[_FIELDS].long(), head[_FIELDS + 1])
         slots, positions, given, seed, top_k = head[:5]
         temperature, top_p, min_p = head[5:_FIELDS].view(torch.float32)
         ids = self.model.ops.choose(given, slots, self._last)
-        step = Step(ids, positions, slots, self._tables, None, *parts, bare)
+        step = Step(ids, positions, slots, self._tables, None, *parts, bare, shared)
         drawn, logprobs = self.model.decode(step, Draw(temperature, seed, top_k, top_p, min_p, filtered))
         self._last.index_copy_(0, slots.long(), drawn)
         out[0].copy_(drawn)
@@ -239,16 +266,46 @@ def _prefill_step(flat: Tensor, tables: Tensor, tiles: Tensor, bare: bool) -> St
     return Step(ids, positions, slots, tables, tiles, bare=bare)
 
 
+def _prefix_groups(model: Model, rows: Rows) -> PrefixGroups | None:
+    a, keys = model.weights.architecture, model.cache.keys[0]
+    if a.heads // a.kv_heads > SHARED_QUERIES:
+        return None
+    return PrefixGroups(
+        rows,
+        block=model.cache.size,
+        heads=a.heads,
+        kv_heads=a.kv_heads,
+        token_bytes=2 * a.kv_heads * a.head_size * keys.element_size(),
+    )
+
+
+def _shared_size(rows: int, tiles: int, tile_rows: int) -> int:
+    """Numbers of a step's shared prefixes."""
+    return 2 * rows + (tile_rows + 4) * tiles if tiles else 0
+
+
+def _shared_prefixes(packed: Tensor, rows: int, tiles: int, tile_rows: int) -> SharedPrefixes | None:
+    """Shared prefixes as views of a vector; None for no tiles."""
+    if not tiles:
+        return None
+    lengths, parts, members, cut = torch.split(packed, [rows, rows, tile_rows * tiles, 4 * tiles])
+    return SharedPrefixes(lengths, parts, members.view(tiles, tile_rows), cut.view(tiles, 4))
+
+
 class _Views(NamedTuple):
-    """A decode step's buffers for one size of batch."""
+    """A decode step's buffers for one shape of batch."""
 
     packed: Array
     """[fields and changes, B], on the host."""
+    packed_shared: SharedPrefixes | None
+    """What follows there, if prefixes are shared."""
     host: Tensor
     """The same memory as one vector, uploaded to..."""
     upload: Tensor
     head: Tensor
-    """... this on the device, [fields and changes, B]."""
+    """... this on the device, [fields and changes, B]..."""
+    shared: SharedPrefixes | None
+    """... and what follows."""
     out: Tensor
     """[2, B] on the device: tokens, and log-probabilities as float bits; downloaded to..."""
     drawn: Tensor
@@ -258,23 +315,33 @@ class _Views(NamedTuple):
 class _Staging:
     """Host memory for one step's uploads and download, pinned where there is a GPU."""
 
-    def __init__(self, widest: int, tokens: int, tiles: int, *, pin: bool) -> None:
-        self.head = torch.zeros((_FIELDS + _CHANGES) * widest, dtype=torch.int32, pin_memory=pin)
+    def __init__(self, packed: int, widest: int, tokens: int, tiles: int, *, pin: bool) -> None:
+        self.head = torch.zeros(packed, dtype=torch.int32, pin_memory=pin)
         self.out = torch.zeros(2 * widest, dtype=torch.int32, pin_memory=pin)
         self.flat = torch.zeros(3 * tokens, dtype=torch.int32, pin_memory=pin)
         self.tiles = torch.zeros(tiles, dtype=torch.int32, pin_memory=pin)
         self.pairs: Tensor | None = None
         self.used: Any = None
         """An event after which the buffers may be reused."""
-        self._views: dict[int, _Views] = {}
+        self._views: dict[tuple[int, int, int], _Views] = {}
 
-    def views(self, size: int, head: Tensor, out: Tensor) -> _Views:
-        """The buffers of a batch on the host and in the device's `head` and `out`; made once per size."""
-        found = self._views.get(size)
+    def views(self, shape: tuple[int, int, int], head: Tensor, out: Tensor) -> _Views:
+        """The buffers of a batch on the host and in the device's `head` and `out`; made once per shape: rows, and of
+        shared prefixes the tiles and their rows."""
+        found = self._views.get(shape)
         if found is None:
-            rows = _FIELDS + _CHANGES
-            host, upload = self.head[: rows * size], head[: rows * size]
-            drawn, there = self.out[: 2 * size].view(2, size), out[: 2 * size].view(2, size)
-            packed = host.numpy().reshape(rows, size)
-            found = self._views[size] = _Views(packed, host, upload, upload.view(rows, size), there, drawn)
+            rows, size = _FIELDS + _CHANGES, shape[0]
+            own = rows * size
+            end = own + _shared_size(*shape)
+            host, upload = self.head[:end], head[:end]
+            found = self._views[shape] = _Views(
+                packed=host.numpy()[:own].reshape(rows, size),
+                packed_shared=_shared_prefixes(host[own:], *shape),
+                host=host,
+                upload=upload,
+                head=upload[:own].view(rows, size),
+                shared=_shared_prefixes(upload[own:], *shape),
+                out=out[: 2 * size].view(2, size),
+                drawn=self.out[: 2 * size].view(2, size),
+            )
         return found

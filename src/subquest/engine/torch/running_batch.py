@@ -47,6 +47,8 @@ class Rows:
         """Tokens read back from the device."""
         self.ids = np.zeros((n, 256), np.int32)
         self.logprobs = np.zeros((n, 256), np.float32)
+        self.begun = 0
+        """Counts the turns that began to decode."""
         self.changed: list[Array] = []
         """Entries of `tables` that changed since the last upload, as flat indexes."""
 
@@ -73,6 +75,7 @@ class Rows:
         self, slot: int, *, token: int, position: int, left: int, sampling: Sampling, seed: int, kind: int
     ) -> None:
         """Start decoding in a slot: feed `token` at `position`, then what the device samples."""
+        self.begun += 1
         self.position[slot] = position
         self.given[slot] = token
         self.left[slot] = self.limit[slot] = left

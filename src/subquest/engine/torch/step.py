@@ -8,6 +8,22 @@ from torch import Tensor
 
 
 @dataclass(slots=True)
+class SharedPrefixes:
+    """The prefixes that rows of a decode step have in common (`prefix_groups.py`), for kernels that read them once for
+    many rows. Each is cut into parts, as contexts are."""
+
+    lengths: Tensor
+    """[T] int32: tokens of the row's shared prefix; 0: it reads its whole context by itself."""
+    parts: Tensor
+    """[T] int32: the number of parts of that prefix."""
+    members: Tensor
+    """[n, m] int32: on each line rows of the batch that have the same prefix; -1: none."""
+    tiles: Tensor
+    """[n, 4] int32, one for each line of `members` and each part of its prefix: the line, the part's first token, its
+    end (0: padding) and its number."""
+
+
+@dataclass(slots=True)
 class Step:
     """T tokens, each with its position in its context and the block-table row (slot) of that context.
 
@@ -31,6 +47,8 @@ class Step:
     """Decode only: how many parts there are at most."""
     bare: bool = False
     """Whether the pass goes without the adapter."""
+    shared: SharedPrefixes | None = None
+    """Decode only. The parts of a row are then those of its shared prefix, followed by those of the rest."""
 
 
 @dataclass(slots=True)
@@ -53,6 +71,11 @@ class Draw:
 
 TILE = 64
 """Query tokens of one tile of a prefill step, at most."""
+SHARED_QUERIES = 64
+"""Queries (rows times the query heads of a key-value head) that read a shared prefix together: as many as the smallest
+product of a Hopper tensor core."""
+SHARED_PARTS = 24
+"""Parts of a shared prefix, at most."""
 
 
 def part_length(rows: int, kv_heads: int) -> int:
