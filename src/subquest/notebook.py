@@ -37,7 +37,9 @@ def episode_html(episode: Record) -> str:
     if episode.supported is False:
         notes.append("not supported by a document")
     usage = episode.usage
-    notes += [f"{usage.model_calls} model calls", f"{usage.searches} searches", f"{usage.seconds:.1f} s"]
+    notes.append(f"{usage.model_calls} model call{'s' if usage.model_calls != 1 else ''}")
+    notes.append(f"{usage.searches} search{'es' if usage.searches != 1 else ''}")
+    notes.append(f"{usage.seconds:.1f} s")
     parts = [
         f"<div style='{_SOFT}'>{escape(episode.question.question)}</div>",
         f"<div style='font-size:1.2em;font-weight:600;white-space:pre-wrap'>{answer}</div>",

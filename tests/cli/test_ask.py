@@ -197,6 +197,7 @@ def test_an_endpoint_that_is_down_is_named_once(place: Path, capsys: pytest.Capt
         (error,) = [line for line in lines if "127.0.0.1:9" in line and "retry:" not in line]
         assert "engine: cannot connect to http://127.0.0.1:9/v1/chat/completions" in error
         assert "(is the server up?)" in error, "nothing is cut off"
+        assert lines[-1] == "subquest: `subquest doctor` with the same --model says what the endpoint can do"
         retries = [line for line in lines if "retry:" in line]
         assert len(retries) > 1 or options
         assert sum("127.0.0.1:9" in line for line in retries) <= 1

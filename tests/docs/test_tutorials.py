@@ -70,9 +70,10 @@ def test_ask_your_documents(place: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert len(answers) == 2
     assert all("documents/expenses-policy.md, line 11" in out for out in answers)
     two_hops = find("towpath repair work?")
-    assert two_hops.startswith("Fenwick Top\n")
-    assert "minutes-2026-05-14.md" in two_hops
-    assert "staff.csv" in two_hops
+    (shown_answer,) = [
+        block for block in re.findall(r"```text\n(.*?)```", page.read_text(), re.DOTALL) if "[documents/staff" in block
+    ]
+    assert two_hops.startswith(shown_answer)
     assert "Fenwick Top" in (place / "trace.html").read_text()
     assert json.loads(find("--json"))["answer"] == "32 pounds"
     assert shown == "32 pounds True ['- Meals are paid up to 32 pounds per day.']\n"

@@ -117,9 +117,18 @@ def run(args: argparse.Namespace) -> int:
         print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
     for problem in unwritten:
         print(f"subquest: {problem}", file=sys.stderr)
-    if hint := prose_hint(episode, spec) or system_hint(episode):
+    if hint := endpoint_hint(episode, spec) or prose_hint(episode, spec) or system_hint(episode):
         print(f"subquest: {hint}", file=sys.stderr)
     return 0 if (episode.answer or episode.stop_reason == "abstained") and not unwritten else 1
+
+
+def endpoint_hint(episode: Episode, spec: AgentSpec) -> str:
+    """How to look into an endpoint that answered nothing; empty if it answered."""
+    if episode.usage.model_calls or not any(failure.where == "engine" for failure in episode.errors):
+        return ""
+    models = spec.model.values() if isinstance(spec.model, Mapping) else [spec.model]
+    remote = any("http" in name for name in models)
+    return "`subquest doctor` with the same --model says what the endpoint can do" if remote else ""
 
 
 def prose_hint(episode: Episode, spec: AgentSpec) -> str:
@@ -231,6 +240,7 @@ def _print_answer(episode: Any, *, streamed: bool, likely: str) -> None:
 
 def _print_usage(usage: Any) -> None:
     print(
-        f"  {usage.model_calls} model calls, {usage.prompt_tokens + usage.completion_tokens:,} tokens "
-        f"({usage.cached_tokens:,} cached), {usage.searches} searches, {usage.seconds:.1f} s",
+        f"  {usage.model_calls} model call{'s' if usage.model_calls != 1 else ''}, "
+        f"{usage.prompt_tokens + usage.completion_tokens:,} tokens ({usage.cached_tokens:,} cached), "
+        f"{usage.searches} search{'es' if usage.searches != 1 else ''}, {usage.seconds:.1f} s",
     )

@@ -206,7 +206,12 @@ def _endpoint(config: Config) -> Check:
         return Check("endpoint", True, f"{', '.join(dict.fromkeys(addresses))}, {key} a key")
     url = os.environ.get("OPENAI_BASE_URL", "")
     detail = f"OPENAI_BASE_URL{f'={url}' if url else ' is not set'}, {key} a key"
-    return Check("endpoint", bool(url) or key == "with", detail, "export OPENAI_BASE_URL=... OPENAI_API_KEY=...")
+    return Check(
+        "endpoint",
+        bool(url) or key == "with",
+        detail,
+        "give one with --model http://HOST:PORT/v1, or export OPENAI_BASE_URL=... OPENAI_API_KEY=...",
+    )
 
 
 def _index(config: Config) -> Check:
