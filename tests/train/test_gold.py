@@ -417,7 +417,7 @@ def test_what_nobody_has_asked_for_yet_is_not_read() -> None:
 
 def test_decor_begins_with_the_question_and_says_of_each_document_whether_it_is_kept() -> None:
     teacher = teacher_for("decor", CHAIN)
-    assert turn(teacher, "planner").endswith(f"I begin with the question.</think>\n<search>{CHAIN.question}</search>")
+    assert turn(teacher, "planner").endswith(f"the whole question.</think>\n<search>{CHAIN.question}</search>")
     other = "Doc 1(Title: Red) Red is a colour.\n"
     shown = Segment("prompt", f"{other}{BLUE.replace('Doc 1', 'Doc 2')}", role="user")
     assert not isinstance(teacher, str)

@@ -13,12 +13,14 @@ import json
 import re
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from ..citation import cite
 from ..errors import DataError
+from ..record import Document
 
 FILE = "tables.db"
 SECONDS = 10.0
@@ -40,6 +42,8 @@ _FOUND = 3.0
 """Shared words that the first result of a search counts for; the second counts for half of it, and so on."""
 _WORD = re.compile(r"[^\W_]{3,}")
 
+_PARTS = ("file", "member", "sheet", "page", "slide", "section")
+"""What a table and the passages of its rows have in common."""
 LISTED = "tables"
 """The table that lists the others."""
 
@@ -74,6 +78,13 @@ class Table(NamedTuple):
             for column in self.columns
         )
         return f"{self.name}: {self.rows:,} rows of {cite(self.place)}. Columns: {columns}"
+
+    def rows_in(self, passage: Document) -> int:
+        """How many lines of a passage are rows of this table: at its place, beginning with one of its columns."""
+        if any(passage.meta.get(part) != self.place.get(part) for part in _PARTS):
+            return 0
+        begins = tuple(f"{column.label}: " for column in self.columns if column.label)
+        return sum(line.startswith(begins) for line in passage.text.split("\n"))
 
 
 class Result(NamedTuple):
@@ -144,6 +155,16 @@ class Tables:
             )
 
         return sorted(tables, key=fit, reverse=True)
+
+    def behind(self, documents: Sequence[Document]) -> list[Table]:
+        """The tables of which some rows stand in these passages, but not all, in the order of the passages."""
+        shown: Counter[int] = Counter()
+        tables = {table.number: table for table in self.all()}
+        for document in documents:
+            for table in tables.values():
+                if rows := table.rows_in(document):
+                    shown[table.number] += rows
+        return [tables[number] for number, rows in shown.items() if rows < tables[number].rows]
 
     def query(self, sql: str) -> Result:
         """Run one SELECT. Raises DataError with the reason where that is impossible."""

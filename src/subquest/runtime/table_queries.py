@@ -1,7 +1,7 @@
 """SQL over the whole tables of an index, as a tool of the roles that search it.
 
 A role is told about it only if the index holds tables and its model reads the full prompts: adapters of small models
-were trained without it.
+were trained without it. CoDA's executors are told with the documents that they find, tool systems in their prompts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ..engine import Message
 from ..engine.actions import Action
 from ..errors import DataError
+from ..protocol import fence
 from ..record import Document, Hit, Usage
 from .prompts import Prompts
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 SQL = Action(
     "sql", "Run one SQL query (SELECT) over all rows of the tables; its rows come back.", "query", "SQL for SQLite"
 )
+_BESIDE = 2
+"""How many tables are described beside documents."""
 _TABLES = 12
 _CHARACTERS = 4000
 """How many tables are described in a prompt, and in how many characters; the others can be listed by a query."""
@@ -38,17 +41,25 @@ def tables_of(search: Search | None) -> Tables | None:
 
 
 def with_tables(
-    messages: Sequence[Message], prompts: Prompts, role: str, told: str, search: Search | None, task: str
+    messages: Sequence[Message], prompts: Prompts, role: str, search: Search | None, task: str
 ) -> list[Message]:
-    """The messages of a role, with the tables that it can query; unchanged if there are none for it.
-
-    `told` is the prompt that says how.
-    """
+    """The messages of a role with tools, with the tables that it can query; unchanged if there are none for it."""
     tables = tables_of(search) if prompts.set_of(role) == "full" else None
     if tables is None:
         return list(messages)
-    text = prompts.text(told, tables=_listed(tables, task))
+    text = prompts.text("tables_tool", tables=_listed(tables, task))
     return [replace(messages[0], content=f"{messages[0].content}\n\n{text}"), *messages[1:]]
+
+
+def told_with(hits: Sequence[Hit], prompts: Prompts, role: str, search: Search | None) -> str:
+    """What a role is told beside documents that are rows of larger tables: how to query all rows, and the tables. Empty
+    if there are none for it.
+
+    So a prompt does not grow with the tables of an index, and a role hears of them where they matter.
+    """
+    tables = tables_of(search) if prompts.set_of(role) == "full" else None
+    found = tables.behind([hit.document for hit in hits]) if tables is not None else []
+    return prompts.text("tables", tables=fence(described(found[:_BESIDE], len(found)))) if found else ""
 
 
 def _listed(tables: Tables, task: str) -> str:

@@ -54,7 +54,7 @@ class ReActTools(ToolSystem[ToolSettings]):
         ]
         fields = {"question": question, "files": kit.inventory(), "actions": str(settings.actions), "date": today()}
         messages = self.prompts.messages("agent", **fields)
-        messages = with_tables(messages, self.prompts, "agent", "tables_tool", kit.index, question)
+        messages = with_tables(messages, self.prompts, "agent", kit.index, question)
         if run.tools:
             messages = run.tools.told(messages, self.prompts, self.setup("agent").engine, self.tool_form, question)
             tools.append(Tool(TAG, RESULT, run.tools.text))

@@ -28,7 +28,7 @@ from ...runtime.given_tools import CALLS
 from ...runtime.rendering import cut_to_tokens
 from ...runtime.run import Answer, Run
 from ...runtime.system import System
-from ...runtime.table_queries import SQL, query, tables_of, with_tables
+from ...runtime.table_queries import SQL, query, tables_of, told_with
 from ...runtime.turn import Turn, confidence
 
 TASK = Action("task", "Hand one self-contained sub-task to an executor; its result comes back.", "task")
@@ -133,7 +133,6 @@ class CoDA(System[CoDASettings]):
         nested = level < self.settings.depth
         prompt = f"executor{'_nested' * nested}{'_no_refine' * (not self.settings.refine)}"
         opening = self.prompts.messages(prompt, task=task)
-        opening = with_tables(opening, self.prompts, "executor", "tables", run.searched, task)
         if run.tools:
             engine = self.setup("executor").engine
             opening = run.tools.told(opening, self.prompts, engine, self.tool_form, task, searches=run.has_search)
@@ -168,6 +167,7 @@ class CoDA(System[CoDASettings]):
     ) -> tuple[str, str]:
         actions = (*(CALLS if run.tools else ()), *(("task",) if nested else ()))
         actions = ("search", "sql", "result", "answer", *actions)
+        told: set[str] = set()
         while True:
             turn = await executor.write()
             for refine in turn.parsed.all("refine"):
@@ -176,7 +176,7 @@ class CoDA(System[CoDASettings]):
             if action is None or not action.content:
                 executor.remind(turn, self.prompts.text("executor_remind"))
             elif action.tag == "search":
-                await self._search(run, executor, action.content)
+                await self._search(run, executor, action.content, told)
             elif action.tag == "sql":
                 found = await query(executor, run.searched, action.content)
                 executor.tell(wrap("documents", cut_to_tokens(found, _ROWS_TOKENS, executor.engine)))
@@ -190,7 +190,7 @@ class CoDA(System[CoDASettings]):
             else:  # the paper's executor ends with <result>, the published code's with <answer>
                 return action.content, "answered"
 
-    async def _search(self, run: Run, executor: Context, query: str) -> None:
+    async def _search(self, run: Run, executor: Context, query: str, told: set[str]) -> None:
         if executor.repeats("query", query):
             executor.tell("This query was already sent; change it or conclude.")
             return
@@ -201,6 +201,10 @@ class CoDA(System[CoDASettings]):
             return
         if hits:
             executor.show(hits, tokens=self.settings.document_tokens)
+            tables = told_with(hits, self.prompts, "executor", run.searched)
+            if tables and tables not in told:
+                told.add(tables)
+                executor.tell(tables)
         else:
             executor.tell("<documents>No documents were found.</documents>")
 

@@ -29,7 +29,7 @@ class DECORTeacher(GoldTeacher):
     def _plan(self, view: View) -> str:
         at, self._planned = self._planned, self._planned + 1
         if at == 0:
-            begin = "Known: nothing yet, and no query was sent. Missing: everything, so I begin with the question."
+            begin = "Known: nothing yet, and no query was sent, so my first query is the whole question."
             return f"{view.thought(begin)}<search>{self.first_query()}</search>"
         known = f"Known: {self.known() or 'nothing yet.'}"
         if not self.looked_for():

@@ -106,7 +106,7 @@ async def work_out(desk: Desk, role: str, *tools: Tool, queries: bool = False) -
     fields["date"] = today()
     messages = desk.prompts.messages(role, **fields)
     if queries and tables_of(desk.kit.index):
-        messages = with_tables(messages, desk.prompts, role, "tables_tool", desk.kit.index, desk.task)
+        messages = with_tables(messages, desk.prompts, role, desk.kit.index, desk.task)
         tools = (*tools, Tool("sql_query", "sql_result", desk.kit.sql))
     if given := desk.run.tools:
         messages = given.told(messages, desk.prompts, desk.run.setup(role).engine, TOKENS, desk.task)
