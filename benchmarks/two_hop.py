@@ -81,7 +81,7 @@ def _questions(args: argparse.Namespace) -> list[Question]:
     if args.questions:
         found = questions_from(args.questions)
         return [question for question in found if question.hops == 2] or found
-    if args.folder != EXAMPLES:
+    if args.folder.resolve() != EXAMPLES:
         raise UsageError("--folder needs --questions about its documents")
     if not EXAMPLES.is_dir():
         raise UsageError("the example documents are not installed; give --folder and --questions")
