@@ -81,7 +81,7 @@ def _questions(args: argparse.Namespace) -> list[Question]:
     if args.questions:
         found = questions_from(args.questions)
         return [question for question in found if question.hops == 2] or found
-    if args.folder != EXAMPLES:
+    if args.folder.resolve() != EXAMPLES:
         raise UsageError("--folder needs --questions about its documents")
     if not EXAMPLES.is_dir():
         raise UsageError("the example documents are not installed; give --folder and --questions")
@@ -93,7 +93,8 @@ def _adapter(given: str) -> str | Path:
 
 
 def _ask(place: Desk, question: Question, options: list[str]) -> Asked:
-    done = place.run("ask", question.question, "--index", "docs.sq", *options, "--json", "--trace", "trace.json")
+    asking = ["ask", question.question, "--index", "docs.sq", *options, "--json", "--trace", "trace.json"]
+    done = place.run(*asking, answered=False)
     roles: dict[str, dict[str, int]] = {}
     for context in json.loads((place.folder / "trace.json").read_text())["trajectories"]:
         usage, role = context["usage"], roles.setdefault(context["role"], {"contexts": 0, "read": 0, "wrote": 0})

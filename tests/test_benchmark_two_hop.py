@@ -24,15 +24,22 @@ QUESTIONS = [
 
 
 def test_right_answers_seconds_and_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = {"questions.jsonl": QUESTIONS, "replies.jsonl": [{"role": r, "reply": text} for r, text in REPLIES]}
+    lines = {
+        "questions.jsonl": QUESTIONS,
+        "replies.jsonl": [{"role": r, "reply": text} for r, text in REPLIES],
+        "silent.jsonl": [{"role": "planner", "reply": "<answer></answer>"}],
+    }
     for name, rows in lines.items():
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     docs = put(tmp_path / "docs", {"bridge.md": "The Orvane Bridge was designed by Mila Torrun.\n"})
-    model = f"scripted:{tmp_path / 'replies.jsonl'}"
-    options = ["--folder", str(docs), "--questions", str(tmp_path / "questions.jsonl"), "--models", model]
+    model, silent = (f"scripted:{tmp_path / name}.jsonl" for name in ("replies", "silent"))
+    options = ["--folder", str(docs), "--questions", str(tmp_path / "questions.jsonl")]
+    options += ["--models", f"{model},{silent}"]
     assert main(["bench", "--json", "two-hop", *options]) == 0
     told = capsys.readouterr()
-    row = json.loads(told.out)["figures"][model]
+    figures = json.loads(told.out)["figures"]
+    assert (figures[silent]["n"], figures[silent]["right"]) == (2, 0), "a question without an answer counts"
+    row = figures[model]
     assert (row["n"], row["right"], row["calls"]) == (2, 1, 4), "the question with one hop is not asked"
     assert [list(roles) for roles in row["roles"]] == [["planner", "executor"]] * 2
     assert row["wrote"] == sum(role["wrote"] for role in row["roles"][0].values()) > 0

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -268,11 +270,19 @@ def test_derived_files_are_made_once_and_follow_their_parts(tmp_path: Path, monk
     assert first.stat().st_mtime_ns == stamp
     assert [p.name for p in first.parent.iterdir()] == [first.name]
     for number in range(5):
-        (first.parent / f"old{number}.gguf").write_bytes(b"")
-        os.utime(first.parent / f"old{number}.gguf", (number, number))
+        (first.parent / f"base+old{number}.gguf").write_bytes(b"")
+        os.utime(first.parent / f"base+old{number}.gguf", (number, number))
+    other = first.parent / "another-model+old.gguf"
+    other.write_bytes(b"")
+    os.utime(other, (0, 0))
+    (first.parent / f".{first.name}.1.new").write_bytes(b"of a process that was killed")
     first.unlink()
     assert quantised_copy(base, lora) == first
-    assert sorted(p.name for p in first.parent.iterdir()) == sorted([first.name, "old2.gguf", "old3.gguf", "old4.gguf"])
+    kept = ["base+old2.gguf", "base+old3.gguf", "base+old4.gguf", first.name, other.name]
+    assert sorted(p.name for p in first.parent.iterdir()) == sorted(kept)
+    first.unlink()
+    assert quantised_copy(base, lora, keep=1) == first
+    assert sorted(p.name for p in first.parent.iterdir()) == sorted([first.name, other.name])
     wrong = random_lora(layers=2)
     adapter.write_gguf(wrong, lora, SMOLLM2)
     with pytest.raises(DataError, match=r"no blk\.1\."):
@@ -282,6 +292,46 @@ def test_derived_files_are_made_once_and_follow_their_parts(tmp_path: Path, monk
     (tmp_path / "models").rename(tmp_path / "away")
     (tmp_path / "models").write_text("in the way")
     assert quantised_copy(base, None) is None
+
+
+@pytest.mark.slow
+def test_processes_that_merge_at_once_make_one_file(tmp_path: Path) -> None:
+    base, lora = one_layer(tmp_path / "base.gguf"), tmp_path / "ours.gguf"
+    adapter.write_gguf(random_lora(layers=1), lora, SMOLLM2)
+    code = f"""
+import pathlib
+from subquest.engine.embedded import quantised
+plain = quantised.quantise
+def counted(base, adapter, target):
+    print("made")
+    plain(base, adapter, target)
+quantised.quantise = counted
+print(quantised.quantised_copy(pathlib.Path({str(base)!r}), pathlib.Path({str(lora)!r})))
+"""
+    environment = {**os.environ, "SUBQUEST_CACHE": str(tmp_path / "cache")}
+    begun = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    said = [line for process in begun for line in process.communicate(timeout=120)[0].splitlines()]
+    (made,) = (tmp_path / "cache" / "models" / "derived").iterdir()
+    assert sorted(said) == [str(made)] * 3 + ["made"]
+
+
+def test_a_disk_that_fills_up_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(writer: gguf.GGUFWriter) -> None:
+        raise OSError(28, "No space left on device")
+
+    base = one_layer(tmp_path / "base.gguf")
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
+    monkeypatch.setattr(gguf.GGUFWriter, "write_tensors_to_file", full)
+    assert quantised_copy(base, None) is None
+    assert not [p for p in (tmp_path / "models" / "derived").iterdir() if p.stat().st_size]
+    monkeypatch.undo()
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
+    made = quantised_copy(base, None)
+    assert made is not None
+    assert [p.name for p in made.parent.iterdir()] == [made.name]
 
 
 def test_an_adapter_names_its_base_and_is_refused_on_another(
@@ -377,6 +427,7 @@ def test_llama_cpp_reads_eight_bits(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "peft is a folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.embedded
 async def test_a_known_model_runs_with_the_adapter_that_ships_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -398,6 +449,7 @@ async def test_a_known_model_runs_with_the_adapter_that_ships_for_it(
     assert isinstance(engine, EmbeddedEngine)
     assert (engine.name, engine.prompt_set) == ("stand-in+stand-in-subquest", "full")
     assert own_calibration("stand-in", None) is not None
+    attached = engine.identity["weights"]
     await engine.close()
     plain = open_engine("stand-in", EngineOptions(context=256, threads=1, adapter="none"))
     assert plain.name == "stand-in"
@@ -407,7 +459,11 @@ async def test_a_known_model_runs_with_the_adapter_that_ships_for_it(
     assert f"runs with our adapter {shipped}" in capsys.readouterr().out
     file = str(published.path)
     monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
-    assert main(["model", "get", "stand-in", "--file", file]) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("subquest.engine.embedded.quantised.available_memory", lambda: 1 << 20)
+        assert main(["model", "get", "stand-in", "--file", file]) == 0
+    assert "not enough disk or memory to merge our adapter into stand-in" in capsys.readouterr().err
+    assert main(["model", "get", "stand-in"]) == 0
     assert "merging our adapter into stand-in" in capsys.readouterr().err
     assert main(["model", "get", "stand-in"]) == 0
     assert "merging" not in capsys.readouterr().err, "it is there already"
@@ -416,4 +472,6 @@ async def test_a_known_model_runs_with_the_adapter_that_ships_for_it(
     assert merged_files(models.find("stand-in"), None) == (models.find("stand-in"), None)
     faster = open_engine("stand-in", EngineOptions(context=256, threads=1))
     assert (faster.name, prompt_set_of(faster)) == ("stand-in+stand-in-subquest", "full")
+    assert isinstance(faster, EmbeddedEngine)
+    assert faster.identity["weights"] == merged.name != attached, "another rounding gives other log-probs"
     await faster.close()

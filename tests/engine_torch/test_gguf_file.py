@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import pytest
 import torch
@@ -19,6 +18,8 @@ from subquest.engine.torch.gguf_tokenizer import SPLITS, by_transformers, byte_l
 from subquest.engine.torch.loader import load, read_gguf
 from subquest.errors import DataError, EngineRefused
 from subquest.models import smollm2_path
+
+gguf = pytest.importorskip("gguf")
 
 KINDS = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")
 

@@ -1,19 +1,23 @@
 """Torch engines by name: a folder, a GGUF file, and adapters in both forms."""
 
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from subquest import models
 from subquest.assemble import EngineOptions, open_engine
-from subquest.engine.adapter import Lora, Shape, write_gguf
+from subquest.engine.adapter import Lora, Shape, base_digest, write_gguf
 from subquest.engine.interface import Message, Sampling
 from subquest.engine.torch.engine import TorchEngine
 from subquest.engine.torch.loader import load_adapter
 from subquest.errors import UsageError
-from subquest.models import default_adapter, smollm2_path
+from subquest.models import KnownModel, ModelFile, default_adapter, file_digest, smollm2_path
+
+from .conftest import byte_tokenizer, tiny_model
 
 QUESTION = [Message("user", "Answer with one word: which colour has the sky?")]
 
@@ -45,6 +49,45 @@ def test_pairs_of_several_ranks_count_as_llama_cpp_counts_them(tmp_path: Path) -
     adapter = load_adapter(tmp_path / "a.gguf", tmp_path)
     for name, (a, b) in adapter.pairs.items():
         np.testing.assert_allclose(adapter.scale * (b @ a).numpy(), lora.delta(name), rtol=1e-5)
+
+
+async def test_a_known_model_runs_with_the_adapter_that_ships_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of any name, and of no other model; an adapter of another model is refused before an engine starts."""
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
+    monkeypatch.setattr(models, "ADAPTERS", tmp_path)
+    model, folder = tiny_model(), tmp_path / "models" / "stand-in"
+    model.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    files = tuple(ModelFile(f.name, f.stat().st_size, file_digest(f), ()) for f in folder.iterdir())
+    known = KnownModel("stand-in", "", "", files, context=512, folder="stand-in")
+    monkeypatch.setitem(models.MODELS, "stand-in", known)
+    rng = np.random.default_rng(0)
+    pairs = {
+        name: tuple(rng.normal(0, 0.2, s).astype(np.float32) for s in ((4, m.in_features), (m.out_features, 4)))
+        for name, m in model.named_modules()
+        if name.endswith("q_proj")
+    }
+    shape, shipped = Shape("llama", 6, 2), tmp_path / "stand-in-subquest.gguf"
+    write_gguf(Lora(pairs, 8.0, "compact", base_digest(folder)), shipped, shape)  # type: ignore[arg-type]
+
+    async def run(place: object, adapter: object = None) -> tuple[str, list[float]]:
+        engine = open_engine(f"torch:{place}", EngineOptions(adapter=str(adapter) if adapter else None))
+        assert isinstance(engine, TorchEngine)
+        return engine.prompt_set, await logprobs(engine)
+
+    with_it, without = await run("stand-in"), await run("stand-in", "none")
+    assert (with_it[0], without[0]) == ("compact", "full")
+    assert with_it[1][:3] != pytest.approx(without[1][:3], abs=1e-2)
+    assert await run(folder, shipped) == with_it
+    assert await run(folder) == without, "a folder that is named has no adapter of its own"
+    other = tmp_path / "other.gguf"
+    write_gguf(Lora(pairs, 8.0, "compact", "0" * 64), other, shape)  # type: ignore[arg-type]
+    threads = threading.active_count()
+    with pytest.raises(UsageError, match="another model"):
+        await run("stand-in", other)
+    assert threading.active_count() == threads
 
 
 @pytest.mark.embedded

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import pytest
 import torch
@@ -15,6 +14,8 @@ from subquest.engine.torch.loader import read_gguf
 from subquest.errors import DataError, EngineRefused
 
 from .conftest import FAMILIES, tiny_model
+
+gguf = pytest.importorskip("gguf")
 
 PARTS = {
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",

@@ -8,7 +8,7 @@ from subquest.errors import ConfigError, UsageError
 from subquest.study import find_study, read_study
 from subquest.study.results import Results
 from subquest.study.stamps import measured
-from subquest.study.training import open_progress
+from subquest.study.training import find_adapters, open_progress
 
 BOOK = """
 [[source]]
@@ -240,3 +240,8 @@ def test_no_stored_row_is_stale() -> None:
     progress = open_progress(study, Results(study.folder / "results"), study.folder / "no-runs")
     stale = {v.name: reason for v in study.variants.values() if (reason := progress.stale(v))}
     assert not stale
+
+
+def test_the_adapter_that_ships_is_that_of_the_studys_model(tmp_path: Path) -> None:
+    assert "shipped" in find_adapters(find_study("claims"), tmp_path, {})
+    assert "shipped" not in find_adapters(find_study("claims-1.5b"), tmp_path, {})

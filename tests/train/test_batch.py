@@ -14,18 +14,7 @@ from subquest.train.policy import Policy
 from subquest.train.random_model import tiny_source
 
 from ..runtime.test_window import AGENTS, ask
-from .episodes import episode, rollouts_of, trajectory
-
-
-def two_rollouts() -> list[Rollout]:
-    first = episode(
-        "a",
-        trajectory("a0", "planner", ("prompt", [1, 2]), ("agent", [3, 4]), ("env", [5, 6]), ("agent", [7])),
-        trajectory("a1", "executor", ("prompt", [1]), ("agent", [8, 9])),
-        trajectory("a2", "executor", ("prompt", [1, 2, 3])),
-    )
-    second = episode("b", trajectory("b0", "planner", ("prompt", [2]), ("agent", [4])))
-    return [Rollout(first, {"a0": 1.0, "a1": 1.0, "a2": 1.0}), Rollout(second, {"b0": -1.0})]
+from .episodes import episode, rollouts_of, trajectory, two_rollouts
 
 
 def test_layout_by_hand() -> None:

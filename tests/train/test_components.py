@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from subquest import models
 from subquest.assemble import open_search
 from subquest.engine.adapter import Shape, read_peft, write_gguf
 from subquest.engine.scripted import ScriptedEngine
@@ -78,7 +79,7 @@ def test_a_policy_starts_from_an_adapter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3"])
-def test_a_policy_starts_from_an_adapter_in_gguf(family: str, tmp_path: Path) -> None:
+def test_a_policy_starts_from_an_adapter_in_gguf(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a model that is not the embedded one: rows are put back by its own number of heads."""
     source, settings = tiny_source(family, vocabulary=260), LoraSettings(4, 16.0)
     trained = Policy(source, lora=settings)
@@ -90,6 +91,13 @@ def test_a_policy_starts_from_an_adapter_in_gguf(family: str, tmp_path: Path) ->
     write_gguf(read_peft(tmp_path), tmp_path / "a.gguf", Shape(family, a.heads, a.kv_heads))
     part = ModelPart(f"random:{family}", adapter=str(tmp_path / "a.gguf"), rank=4, alpha=16.0)
     policy = make_policy(part, source, device=torch.device("cpu"), seed=0)
+    assert all(torch.equal(p, trained.trained()[name]) for name, p in policy.trained().items())
+    monkeypatch.setattr(models, "ADAPTERS", tmp_path)
+    shipped = ModelPart("qwen-0.5b", adapter="shipped", rank=4, alpha=16.0)
+    with pytest.raises(ConfigError, match=r"ships no adapter for qwen-0\.5b"):
+        make_policy(shipped, source, device=torch.device("cpu"), seed=0)
+    (tmp_path / "a.gguf").rename(tmp_path / "qwen-0.5b-subquest.gguf")
+    policy = make_policy(shipped, source, device=torch.device("cpu"), seed=0)
     assert all(torch.equal(p, trained.trained()[name]) for name, p in policy.trained().items())
 
 

@@ -12,7 +12,7 @@ from subquest.train.optimiser import Optimiser, logprobs_of
 from subquest.train.policy import Policy
 from subquest.train.recipe import OptimiserPart
 
-from .test_batch import two_rollouts
+from .episodes import two_rollouts
 from .test_merged_weights import Counting
 from .test_policy import packed, source, tiny
 from .test_prefixes import tree_of, with_common_prompts

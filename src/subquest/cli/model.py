@@ -108,9 +108,11 @@ def _make_faster(name: str, path: Path) -> None:
     adapter = default_adapter(name)
     if name == "smollm2":
         embedded_files(adapter)
-    elif adapter and merged_files(path, adapter)[1] and has_room(path):
-        _say(f"merging our adapter into {name}, which makes it faster: about a minute")
-        quantised_copy(path, adapter)
+    elif adapter and merged_files(path, adapter)[1]:
+        if room := has_room(path):
+            _say(f"merging our adapter into {name}, which makes it faster: about a minute")
+        if not room or not quantised_copy(path, adapter, keep=1):
+            _say(f"not enough disk or memory to merge our adapter into {name}: it runs attached, which is slower")
 
 
 def _list(args: argparse.Namespace) -> int:

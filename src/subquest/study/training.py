@@ -152,7 +152,7 @@ def find_adapters(study: Study, runs: Path, use: Mapping[str, str]) -> dict[str,
     from ..models import default_adapter
 
     found = trained_adapters(study, runs)
-    if (shipped := default_adapter()) is not None:
+    if (shipped := default_adapter(study.model or "smollm2")) is not None:
         found[SHIPPED] = str(shipped)
     found |= use
     if study.shipped and SHIPPED in found and file_digest(found[SHIPPED]) != study.shipped:

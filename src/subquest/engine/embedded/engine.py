@@ -102,6 +102,7 @@ class EmbeddedEngine:
         )
         self.path = file
         self.adapter = lora
+        self._weights = weights.name
         self.prompt_set = prompt_set_of(lora) if lora is not None else "compact" if path is None else "full"
         self._window = min(context, model.trained_context)
         self._name = f"{_shown(path, file)}{'+' + lora.stem if lora else ''}"
@@ -142,6 +143,7 @@ class EmbeddedEngine:
         return {
             "engine": "gguf",
             "files": [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in files],
+            "weights": self._weights,
             "window": self._window,
         }
 

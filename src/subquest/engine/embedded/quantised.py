@@ -10,14 +10,17 @@ For larger known models this takes a minute and gigabytes, so only `subquest mod
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...download.part_file import locked
 from ...errors import DataError, MissingDependency, UsageError
 from ...models import cache_folder, embedded_model
 from ...models.memory import available_memory
@@ -26,7 +29,7 @@ from ..gguf_package import gguf_writer, open_gguf
 
 Array = np.ndarray[Any, Any]
 KEPT = 4
-"""Files kept in the cache, newest first. Each holds one adapter; the embedded model's take 145 MB."""
+"""Copies of a model that are kept, the newest. Each holds one adapter; the embedded model's take 145 MB."""
 VERSION = 1
 """Increased when files written by earlier versions must no longer be used."""
 
@@ -53,18 +56,32 @@ def has_room(base: Path) -> bool:
     return shutil.disk_usage(base.parent).free > 3 * size and (memory is None or memory > 4 * size)
 
 
-def quantised_copy(base: Path, adapter: Path | None) -> Path | None:
-    """The faster copy of a base model and an adapter, written if needed; None if it cannot be written."""
+def quantised_copy(base: Path, adapter: Path | None, *, keep: int = KEPT) -> Path | None:
+    """The faster copy of a base model and an adapter, written if needed; None if it cannot be written. Only the newest
+    `keep` copies of the model stay."""
     try:
         target = _path(base, adapter)
         if not target.is_file():
-            quantise(base, adapter, target)
-            made = sorted(target.parent.glob("*.gguf"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
-            for old in made[KEPT:]:
-                old.unlink(missing_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            lock = target.with_name(f".{_model(base)}.lock")
+            with locked(lock):
+                if not target.is_file():  # another process may have made it meanwhile
+                    _make(base, adapter, target, keep)
+                lock.unlink()
     except (OSError, MissingDependency):
         return None
     return target
+
+
+def _make(base: Path, adapter: Path | None, target: Path, keep: int) -> None:
+    """Write a copy and remove old ones, and what processes left that were killed; the model is locked."""
+    name, folder = glob.escape(_model(base)), target.parent
+    for left in folder.glob(f".{name}[+-]*.new"):
+        left.unlink()
+    quantise(base, adapter, target)
+    made = sorted(folder.glob(f"{name}[+-]*.gguf"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+    for old in made[keep:]:
+        old.unlink()
 
 
 def quantise(base: Path, adapter: Path | None, target: Path) -> None:
@@ -107,5 +124,10 @@ def _path(base: Path, adapter: Path | None) -> Path:
     except OSError as error:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}") from None
     key = hashlib.sha256(f"{VERSION} {stat.st_size} {stat.st_mtime_ns} ".encode() + content).hexdigest()[:12]
-    stem = base.name.split(".", 1)[0] + (f"+{adapter.stem}" if adapter is not None else "")
+    stem = _model(base) + (f"+{adapter.stem}" if adapter is not None else "")
     return cache_folder() / "models" / "derived" / f"{stem}-{key}.gguf"
+
+
+def _model(base: Path) -> str:
+    """A model's name: that of its file without the quantisation."""
+    return re.sub(r"[.-]Q\d\w*$", "", base.stem, flags=re.IGNORECASE)

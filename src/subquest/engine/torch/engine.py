@@ -133,11 +133,13 @@ class TorchEngine:
         """
         path = resolve(name)
         device, dtype = _chosen(settings.get("device"), settings.get("dtype"))
-        engine = cls(load(path, device=device, dtype=dtype), **settings)
-        engine.prompt_set = trained_prompt_set(path) or ("compact" if name == EMBEDDED else "full")
+        source = load(path, device=device, dtype=dtype)
         file = default_adapter(name) if adapter == "default" else adapter and Path(adapter).expanduser()
-        if file:
-            engine.refresh(adapter=load_adapter(file, path))
+        lora = load_adapter(file, path) if file else None
+        engine = cls(source, **settings)
+        engine.prompt_set = trained_prompt_set(path) or ("compact" if name == EMBEDDED else "full")
+        if file and lora:
+            engine.refresh(adapter=lora)
             engine.prompt_set = prompt_set_of(file)
         return engine
 
