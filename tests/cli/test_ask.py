@@ -203,6 +203,14 @@ def test_an_endpoint_that_is_down_is_named_once(place: Path, capsys: pytest.Capt
         assert sum("127.0.0.1:9" in line for line in retries) <= 1
 
 
+def test_an_endpoint_of_the_environment_that_is_down_can_be_looked_into(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    assert main(["ask", "q", "--model", "openai:x", "--index", "docs.sq", "--max-seconds", "2", "--quiet"]) == 1
+    assert "`subquest doctor` with the same --model" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_an_endpoint_that_cannot_list_its_models_is_the_engine(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ask", "q", "--model", "http://127.0.0.1:9/v1", "--index", "docs.sq", "--json"]) == 1
     (failure,) = json.loads(capsys.readouterr().out)["errors"]

@@ -127,7 +127,7 @@ def endpoint_hint(episode: Episode, spec: AgentSpec) -> str:
     if episode.usage.model_calls or not any(failure.where == "engine" for failure in episode.errors):
         return ""
     models = spec.model.values() if isinstance(spec.model, Mapping) else [spec.model]
-    remote = any("http" in name for name in models)
+    remote = any("http" in name or name.startswith(("openai:", "litellm:")) for name in models)
     return "`subquest doctor` with the same --model says what the endpoint can do" if remote else ""
 
 
