@@ -61,6 +61,23 @@ def test_what_leads_nowhere_is_not_quoted() -> None:
     assert quotes("Where was the designer of the Orvane Bridge born?", "Kestel", hearsay, *ALL) == [DESIGNED, BORN]
 
 
+def test_a_name_that_neither_sentence_is_about_leads_nowhere() -> None:
+    registers = Document("8", "Parish registers", "The designer, a friend of Sudria Roads, was born in Kestel.")
+    owners = Document("9", "Owners", "The Orvane Bridge, whose designer is famous, is owned by Sudria Roads.")
+    question = "Where was the designer of the Orvane Bridge born?"
+    assert quotes(question, "Kestel", owners, registers, task=True) == [registers.text]
+
+
+def test_a_name_that_the_sentence_begins_with_or_that_the_other_document_has_as_its_title_leads_to_it() -> None:
+    people = Document("8", "People of Sudria", "It is long. Mila Torrun was born in Kestel.")
+    question = "Where was the designer of the Orvane Bridge born?"
+    assert quotes(question, "Kestel", people, BRIDGE) == [DESIGNED, "Mila Torrun was born in Kestel."]
+    firm = Document("9", "Torrun & Lind", "Torrun & Lind were the designer of the Orvane Bridge.")
+    prizes = Document("10", "Prizes of 1932", "The gold medal went to the partners of Torrun & Lind.")
+    question = "Which medal went to the designer of the Orvane Bridge?"
+    assert quotes(question, "gold medal", prizes, firm) == [firm.text, prizes.text]
+
+
 def test_a_sub_result_that_leads_to_the_answer_is_not_followed_by_another_of_its_kind() -> None:
     again = Document("9", "Bridges", "The designer of the Orvane Bridge, born abroad, was Mila Torrun.")
     steps = [

@@ -53,9 +53,15 @@ def reply(context: Any, told: dict[str, Any]) -> Any:
     return WRITTEN[key] if context.role == "reporter" else ANSWERS[key][context.turn]
 
 
-def ask(style: Any = "report", asked: str = ASKED, limits: Limits | None = None, **told: Any) -> Episode:
+def ask(
+    style: Any = "report",
+    asked: str = ASKED,
+    limits: Limits | None = None,
+    documents: tuple[Document, ...] = DOCUMENTS,
+    **told: Any,
+) -> Episode:
     engine = ScriptedEngine(lambda context: reply(context, told))
-    made: Any = registry.get("search-r1")(engine, FakeSearch(DOCUMENTS), limits=limits)
+    made: Any = registry.get("search-r1")(engine, FakeSearch(documents), limits=limits)
     episode: Episode = made.ask(asked, style=style)
     return episode
 
@@ -110,6 +116,28 @@ def test_without_an_outline_a_model_that_writes_enough_is_left_alone() -> None:
     episode = ask(asked="Who designed the Orvane Bridge?", outliner="no", reporter=f"{said} {more}")
     assert episode.report is not None
     assert [len(section.sentences) for section in episode.report.sections] == [3]
+
+
+def test_without_an_outline_sections_are_numbered_without_gaps() -> None:
+    asked = "Who designed the Orvane Bridge that Kestel paid for?"
+    said = "The Orvane Bridge was designed by Mila Torrun [1]."
+    roads = Document("d3", "Roads", "The Orvane Bridge that Kestel paid for has no toll.")
+    first = Document("d1", "Kestel", DOCUMENTS[0].text.split(". ")[0] + ".")
+    episode = ask(asked=asked, documents=(first, roads), outliner="no", reporter=said)
+    numbers = [event.data["number"] for event in episode.events if event.kind == "section"]
+    assert episode.report is not None
+    assert [section.title for section in episode.report.sections] == ["", "Roads"]
+    assert numbers == [1, 2], "nothing is left to say of Kestel"
+
+
+def test_without_an_outline_documents_on_the_subject_are_quoted_where_no_sentence_has_all_names() -> None:
+    episode = ask(
+        asked="Write about the Orvane Bridge and Kestrel Lane.", outliner="no", agent="<answer>unknown</answer>"
+    )
+    assert episode.report is not None
+    written, rest = episode.report.sections
+    assert written.missing == "not found in the documents"
+    assert (rest.title, len(rest.sentences)) == ("Also in the documents", 2)
 
 
 def test_words_that_ask_for_a_report_are_not_its_subject() -> None:

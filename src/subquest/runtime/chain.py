@@ -5,8 +5,11 @@ sentence says who the designer was. Roles that take a question apart quote that 
 that was given in one go it is found here:
 
     it has a name of the question and a further word of it (a question without names: enough of its words), and
-    it mentions the document of the sentence it leads to, has a name that this sentence has too and says something of
-    the question that this one does not, or stands before it in the same document
+    it mentions the document of the sentence it leads to, or stands before it in the same document, or both have a name
+    that one of them is about, and it says something of the question that the other does not
+
+A sentence is about the names in the title of its document and the one it begins with, a row of a table about all names
+in it. Two sentences that both mention a country or a company have nothing to do with each other by that.
 
 A chain of several sentences goes from document to document by their titles.
 """
@@ -17,7 +20,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ..record import Document
-from .relevance import CALENDAR_TERMS, ENOUGH, HOPS, Asked, Passage, Terms, asked_of, passage_of
+from .relevance import CALENDAR_TERMS, ENOUGH, HOPS, Asked, Passage, Terms, asked_of, passage_of, stems
 from .statements import Sentence, analysed
 
 
@@ -53,6 +56,14 @@ def chain(
         return ()
     passages = [passage_of(document.title, document.text) for document in documents]
     common = asked.words | CALENDAR_TERMS
+    ending = analysed(end.text).sentences[place]
+    opening = end.text[ending.start : ending.end].split()
+
+    def is_topic(name: Terms, title: Terms) -> bool:
+        """Whether the sentence with the answer, or one of a document with that title, is about a name."""
+        if ending.is_row or any(t and (name <= t or t <= name) for t in (last.title, title)):
+            return True
+        return name <= stems(" ".join(opening[: len(name) + 1]))
 
     def leads(node: _Node) -> bool:
         passage, sentence = passages[node.document], passages[node.document].sentences[node.at]
@@ -60,8 +71,10 @@ def chain(
             return node.at < place
         if last.title and last.title <= sentence.terms:
             return True
-        more = asked.words & (sentence.terms | passage.title) - here
-        return bool(more) and any(name <= here for name in passage.names[node.at] if name.isdisjoint(common))
+        if not asked.words & (sentence.terms | passage.title) - here:
+            return False
+        names = (name for name in passage.names[node.at] if name <= here and name.isdisjoint(common))
+        return any(is_topic(name, passage.title) for name in names)
 
     def value(node: _Node) -> tuple[bool, int]:
         passage, link = passages[node.document], node.path[-1]

@@ -276,7 +276,7 @@ class Context:
                 async with asyncio.timeout(seconds):
                     generation = await self._continued(sampling)
         except TimeoutError:
-            if reason := self._keeps_failing():
+            if reason := self._gave_up():
                 raise EngineUnavailable(f"{reason} (until the time limit)") from None
             raise LimitReached(f"{seconds:.3g} seconds left of the time limit") from None
         self.budget.spend(Usage())
@@ -300,12 +300,16 @@ class Context:
         self.last_turn = turn
         return turn
 
-    def _keeps_failing(self) -> str:
-        """Why the model failed twice or more in a row, if the next attempt is yet to come: a forced turn would wait."""
-        last = next((e for e in reversed(self.run.events.events) if e.trajectory == self.id), None)
-        if last is None or last.kind != "retry" or last.data["attempt"] < 2:
+    def _gave_up(self) -> str:
+        """Why the model does not answer, if it was to be asked again after the time limit; empty if a forced turn may
+        help: where the model has answered before, or failed only once."""
+        events = (e for e in reversed(self.run.events.events) if e.trajectory == self.id)
+        last = next((e for e in events if e.kind in ("retry", "turn")), None)
+        if last is None or last.kind == "turn" or self.run.events.seconds >= last.time + last.data["wait"]:
             return ""
-        return str(last.data["message"]) if self.run.events.seconds < last.time + last.data["wait"] else ""
+        if not self._concluding and (self.last_turn is not None or last.data["attempt"] < 2):
+            return ""
+        return str(last.data["message"])
 
     def _unfinished_thought(self, turn: Generation, sampling: Sampling) -> str:
         """Why a turn did not finish thinking, and what to change; empty if it did, and if its text went in circles: the

@@ -108,7 +108,7 @@ class ReportWriter:
                 sections.append(await self._section(outline, number, section, found[-1]))
             if not planned[0].title and len(sections[0].sentences) < FEW:
                 sections += self._by_document(outline, found[0].quotes)
-            elif any(section.missing == NOT_FOUND for section in sections):
+            if any(section.missing == NOT_FOUND for section in sections):
                 sections += self._rest(outline, len(sections) + 1)
         finally:
             for job in jobs:
@@ -207,14 +207,14 @@ class ReportWriter:
 
     def _by_document(self, outline: Context, quotes: Sequence[Evidence]) -> list[Section]:
         """The quotes that the first section has left out, under the titles of their documents."""
-        sections = []
-        for number, title in enumerate(dict.fromkeys(quote.title for quote in quotes), 2):
+        sections: list[Section] = []
+        for title in dict.fromkeys(quote.title for quote in quotes):
             places = sorted((q.start, at) for at, q in enumerate(quotes) if q.title == title)
             fresh = self._unsaid((Checked(one_line(quotes[at].quote), (at,)) for _, at in places), quotes)
             if fresh:
                 section = Section(one_line(title), self._run.question.question, self._numbered(fresh, quotes))
-                self._announce(outline, number, section, 0)
                 sections.append(section)
+                self._announce(outline, 1 + len(sections), section, 0)
         return sections
 
     def _rest(self, outline: Context, number: int) -> list[Section]:
