@@ -19,6 +19,7 @@ from subquest.models import KnownModel, ModelFile, default_adapter, file_digest,
 
 from .conftest import byte_tokenizer, tiny_model
 
+pytest.importorskip("gguf", reason="adapters as GGUF files need it")
 QUESTION = [Message("user", "Answer with one word: which colour has the sky?")]
 
 
