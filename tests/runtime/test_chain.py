@@ -78,6 +78,11 @@ def test_a_name_that_the_sentence_begins_with_or_that_the_other_document_has_as_
     assert quotes(question, "gold medal", prizes, firm) == [firm.text, prizes.text]
 
 
+def test_a_question_word_that_begins_a_second_sentence_is_no_name() -> None:
+    governor = Document("8", "Bo Lind", "Bo Lind, who was a singer, is governor of Varn.")
+    assert quotes("Take the town of the Orvane Bridge. Who is its governor?", "Bo Lind", governor, task=True) == []
+
+
 def test_a_sub_result_that_leads_to_the_answer_is_not_followed_by_another_of_its_kind() -> None:
     again = Document("9", "Bridges", "The designer of the Orvane Bridge, born abroad, was Mila Torrun.")
     steps = [

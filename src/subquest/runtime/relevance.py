@@ -96,7 +96,7 @@ class Passage(NamedTuple):
 @functools.lru_cache(maxsize=1024)
 def asked_of(text: str) -> Asked:
     text = text[:LONGEST_TASK]
-    names = tuple(terms for run in names_in(text) if (terms := _terms(run)))
+    names = tuple(terms for run in names_in(text) if (terms := _terms(run)) - _FUNCTION)
     words = _terms(text) - _FUNCTION - _ASKING
     return Asked(words, names, frozenset[bytes]().union(*names), not words.isdisjoint(_TOTAL))
 
