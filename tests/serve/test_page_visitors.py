@@ -297,7 +297,7 @@ def test_what_is_not_as_it_should_be_costs_its_own_part_only(start: Start, setti
         page.goto(f"{server.url}/#/runs/old/e")
         expect(page.locator("#tab-panel [role=alert]")).to_contain_text("This cannot be shown")
         expect(page.locator(".answer .text")).to_have_text("me")
-        page.keyboard.press("2")
+        page.get_by_role("tab", name="Saw and wrote").click()
         expect(page.locator(".segment.agent pre")).to_have_text("I think")
     page.close()
 

@@ -285,7 +285,7 @@ def test_reasoning_in_one_go(name: str) -> None:
 
 def test_hiras_json() -> None:
     chosen = [find_object(turn)["selected_agent_name"] for turn in turns("hira/select")]
-    assert chosen == ["code", "deep", "search"]
+    assert chosen == ["code", "deep", "code", "search"]
     assert all('"name": "deep"' in m.content for m in messages("hira/select")[1:-1] if m.role == "user")
     assert [find_object(turn)["query_plan"] for turn in turns("hira/search")[::2]] == [
         [],

@@ -211,8 +211,8 @@ def _prune(args: argparse.Namespace) -> int:
     from ..errors import UsageError
     from ..runs.prune import prune_run
 
-    if not args.days > 0:
-        raise UsageError("--days must be above 0")
+    if not 0 < args.days < float("inf"):
+        raise UsageError("--days must be a number above 0")
     path = Path(args.run or Path(load_config().runs or "runs") / "asked.sqlite")
     done = prune_run(path, time.time() - args.days * 86_400)
     print(f"{path}: {done.removed} questions removed, {done.kept} kept; {done.bytes / 1e6:.1f} MB smaller")
