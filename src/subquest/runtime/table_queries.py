@@ -18,6 +18,7 @@ from ..errors import DataError
 from ..protocol import fence
 from ..record import Document, Hit, Usage
 from .prompts import Prompts
+from .table_rows import is_row
 
 if TYPE_CHECKING:
     from ..retrieval.search import Search
@@ -57,8 +58,9 @@ def told_with(hits: Sequence[Hit], prompts: Prompts, role: str, search: Search |
 
     So a prompt does not grow with the tables of an index, and a role hears of them where they matter.
     """
-    tables = tables_of(search) if prompts.set_of(role) == "full" else None
-    found = tables.behind([hit.document for hit in hits]) if tables is not None else []
+    rows = [hit.document for hit in hits if any(map(is_row, hit.document.text.split("\n")))]
+    tables: Tables | None = getattr(search, "tables", None) if rows and prompts.set_of(role) == "full" else None
+    found = tables.behind(rows) if tables is not None else []
     return prompts.text("tables", tables=fence(described(found[:_BESIDE], len(found)))) if found else ""
 
 
