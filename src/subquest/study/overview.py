@@ -84,7 +84,7 @@ class Overview:
     def _paper_pages(self, pictures: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         for paper in self.papers:
             name = _slug(paper)
-            parts = [f"# The claims of {paper} on {self.study.model}", "[All claims](../claims.md)"]
+            parts = [f"# The claims of {paper} at {_short(self.study.parameters)}", "[All claims](../claims.md)"]
             parts += [f"![First comparison of each claim, by size]({name}.svg)"] if f"{name}.svg" in pictures else []
             for claim in (c for c in self.study.claims if c.paper == paper):
                 curves = f"{claim.id}.svg" if f"{claim.id}.svg" in pictures else ""
