@@ -42,6 +42,13 @@ def test_a_question_is_used_or_refused_for_a_reason(question: str, answer: str, 
     assert checks.question_flaw(question, answer, PASSAGE) == reason
 
 
+def test_the_words_of_a_table_are_no_copy() -> None:
+    table = Document(
+        "t", "Register", "asset: KV-12; kind: milk tanker stopper; site: Low Mill\nasset: KV-13; kind: saw"
+    )
+    assert not checks.question_flaw("What is kept as a milk tanker stopper in Low Mill?", "KV-12", table)
+
+
 def test_a_name_that_is_wanted_has_to_be_there() -> None:
     asked = "Which firm repairs the roof of Pell Hall?"
     assert checks.question_flaw(asked, "Harcastle Joinery", PASSAGE, "Dunmore House") == checks.UNNAMED

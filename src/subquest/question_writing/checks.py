@@ -52,6 +52,7 @@ _IDLE_IT = re.compile(
 _NAME = re.compile(r"\b[A-Z0-9][\w'’&-]*")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_ROW = re.compile(r"[^:;]{1,40}: [^;]*; [^:;]{1,40}: ")
 _ITEM = re.compile(r",\s*(?:and\s+)?|;\s*|\s+and\s+")
 _HOW_MANY = re.compile(r"how (?:many|much|long|old|large|tall|far)\b", re.IGNORECASE)
 _COUNT = re.compile(
@@ -171,12 +172,13 @@ def _words(text: str) -> set[str]:
 
 
 def is_copy(question: str, passage: Document) -> bool:
-    """Whether most of its words, names aside, stand in one sentence of the passage."""
+    """Whether most of its words, names aside, stand in one sentence of the passage. Rows of tables do not count: what they
+    list has no other name."""
     named = {term for name in names_in(question) for term in _terms(name)}
     plain = set(_terms(question)) - named - _ANY
     if len(plain) < 3:
         return False
-    sentences = _SENTENCE.split(passage.text)
+    sentences = [s for s in _SENTENCE.split(passage.text) if not _ROW.match(s)]
     return any(len(plain & set(_terms(sentence))) >= COPIED_SHARE * len(plain) for sentence in sentences)
 
 
