@@ -32,6 +32,7 @@ PASSAGE = Document(
         ("Which firm repairs the roof of Pell Hall?", "", checks.ABSENT),
         ("How many pounds does Pell Hall need?", "Ruth Abel", checks.ABSENT),
         ("Why does Ruth Abel speak?", "the roof of Pell Hall leaks above the library. Harcastle Joinery", checks.LONG),
+        ("What is known of Pell Hall?", "It leaks", checks.LONG),
         ("What does the firm Harcastle Joinery of Pell do?", "Harcastle Joinery", checks.LEAK),
         ("Which firm repairs the roof of Kestel Hall?", "Harcastle Joinery", checks.ADDED),
         ("Which firm gets the money?", "Harcastle Joinery", checks.VAGUE),

@@ -9,8 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from ..codec import Record, from_dict, to_dict
 from ..errors import DataError
 from ..input_file import parse_json
@@ -25,9 +23,10 @@ def read_journal(path: Path, kind: type[R]) -> Iterator[R]:
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if line.endswith("\n"):
+                written = parse_json(line, f"{path}:{number}")
                 try:
-                    yield from_dict(kind, parse_json(line, f"{path}:{number}"))
-                except msgspec.MsgspecError as error:
+                    yield from_dict(kind, written)
+                except DataError as error:
                     raise DataError(f"{path}:{number}: {error}") from None
 
 

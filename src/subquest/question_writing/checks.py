@@ -15,7 +15,7 @@ from ..retrieval.analysis import Analysis
 MALFORMED = "not one question with an answer"
 DANGLING = "it refers to the text, or to nobody in particular"
 ABSENT = "the answer is not in the passage"
-LONG = "the answer is too long"
+LONG = "the answer is too long, or a sentence"
 LEAK = "it holds its answer, or what a step finds"
 ADDED = "it has a name or number that the passage lacks"
 VAGUE = "it names nothing of the passage"
@@ -46,6 +46,7 @@ _TO_THE_TEXT = re.compile(
     re.IGNORECASE,
 )
 _PRONOUN = re.compile(r"\b(?:he|she|him|her|his|hers|they|them|their|its|it)\b", re.IGNORECASE)
+_SUBJECT = re.compile(r"(?:he|she|it|they|we|i|you|this|these|there)\b", re.IGNORECASE)
 _IDLE_IT = re.compile(
     r"\b(?:is|was|does|did|will|can) it (?:true|take|cost|mean|possible|necessary|\w+ to)\b|\bit is\b"
 )
@@ -129,7 +130,7 @@ def question_flaw(question: str, answer: str, passage: Document, name: str = "")
         return DANGLING
     if not answer or (_HOW_MANY.match(question) and not _COUNT.search(answer)):
         return ABSENT
-    if any(len(item.split()) > LONGEST_ANSWER for item in items_of(answer) or [answer]):
+    if _SUBJECT.match(answer) or any(len(item.split()) > LONGEST_ANSWER for item in items_of(answer) or [answer]):
         return LONG
     if any(gives_away(question, item) for item in items_of(answer) or [answer]):
         return LEAK
@@ -172,8 +173,8 @@ def _words(text: str) -> set[str]:
 
 
 def is_copy(question: str, passage: Document) -> bool:
-    """Whether most of its words, names aside, stand in one sentence of the passage. Rows of tables do not count: what they
-    list has no other name."""
+    """Whether most of its words, names aside, stand in one sentence of the passage. Rows of tables do not count:
+    what they list has no other name."""
     named = {term for name in names_in(question) for term in _terms(name)}
     plain = set(_terms(question)) - named - _ANY
     if len(plain) < 3:
@@ -204,8 +205,8 @@ def alternatives(answer: str, passage: Document, question: str) -> list[str]:
             pattern += r"[A-Z][\w'’-]+" if part[0].isupper() else r"\s+" if part.isspace() else re.escape(part)
     if not re.search(r"\\d|A-Z", pattern):  # a phrase has no shape
         return []
-    before = r"(?<=[a-z,;:] )" if answer[0].isupper() else r"(?<![\w.,])"
-    found = dict.fromkeys(match[0] for match in re.finditer(rf"{before}{pattern}(?!\w)(?!,\d)", passage.text))
+    before = r"(?<=[a-z,;:] )" if answer[0].isupper() else r"(?<![\w.,:])"
+    found = dict.fromkeys(match[0] for match in re.finditer(rf"{before}{pattern}(?!\w)(?!,\d)(?! [A-Z])", passage.text))
     return [other for other in found if normalize(other) != normalize(answer) and not mentions(question, other)]
 
 

@@ -84,6 +84,8 @@ YES_NO_EXAMPLES = (
     "Was Ada Quill the designer of the Kestrel Bridge?",
     "Question: When does the lease of Pell Hall end?\nSuggestion: 3 March 2026",
     "Does the lease of Pell Hall end on 3 March 2026?",
+    "Question: Who works for Hugo Lund?\nSuggestion: Mina Dale",
+    "Does Mina Dale work for Hugo Lund?",
 )
 
 JOIN = """You join two questions into one. The name that answers the first question stands in the second one. Write \

@@ -170,7 +170,7 @@ class Writer:
             truth = stream.chance(0.5)
             value = answer if truth else stream.pick(others)
             user = f"Question: {single.question}\nSuggestion: {value}"
-            made = await self._ask(prompts.YES_NO, prompts.YES_NO_EXAMPLES, user, single.question, tokens=60)
+            made = await self._ask(prompts.YES_NO, prompts.YES_NO_EXAMPLES, user, tokens=60, draw=False)
             if reason := checks.yes_no_flaw(made, single.question, value):
                 drafts.refused[f"yes-no: {reason}"] += 1
                 continue
