@@ -109,9 +109,17 @@ def test_a_training_is_begun_where_it_fits(small: Path, tmp_path: Path) -> None:
     rl = study.trainings["rl"]
     steps = {"seconds": [(1, 150.0), (2, 250.0)]}  # a machine that is slower than the estimates
     Results(store / "results").keep_training("rl", known_as(study, rl), "", steps)
-    short, long = (opened(small, "--store", store, "--minutes", m, "--only", "rl") for m in ("10", "12"))
-    assert short._next() is None
-    assert long._next() is not None
+
+    def begun(minutes: str, passed: float = 0.0) -> bool:
+        made = opened(small, "--store", store, "--minutes", minutes, "--only", "rl")
+        made.end -= passed
+        return made._next() is not None
+
+    training, answers = 3 * 200 + made.seconds.start, 2 * made.seconds.question["other"] + made.seconds.start
+    assert not begun("10")
+    assert begun(str((training + answers - 1) / 60))  # no stretch is long enough for both
+    assert begun("12")
+    assert not begun("12", passed=720 - training - answers + 1)  # in the next one both fit
 
 
 def test_adapters_are_taken_home_in_pieces_while_rows_need_them(

@@ -198,13 +198,15 @@ class Lab:
                 self._pack()
 
     def _next(self) -> Part | None:
-        """The first part that is left and whose trainings fit into the time; answers can be cut off anywhere."""
+        """The first part that is left and fits. Answers alone can be cut off anywhere; after a training they are made
+        at once, so that its adapter need not be taken home, unless no stretch is long enough for both."""
         with self._lock:
             progress = self._progress()
             for part in self.parts:
-                training = self._training(part, progress)
-                wanted = part.name not in self._begun and (training or self._answers(part, progress))
-                if wanted and training + self.seconds.start <= self.left:
+                training, answers = self._training(part, progress), self._answers(part, progress)
+                together = bool(training) and training + answers <= 60 * self.args.minutes
+                needed = training + answers if together else training or self.seconds.start
+                if part.name not in self._begun and training + answers and needed <= self.left:
                     self._begun.add(part.name)
                     return part
         return None
@@ -232,7 +234,7 @@ class Lab:
             old.unlink()
         progress, adapters = self._progress(), io.BytesIO()
         if progress.results.folder.is_dir():
-            with tarfile.open(out / "results.tar.xz", "w:xz") as tar:
+            with tarfile.open(out / "results.tar.xz", "w:xz", preset=1) as tar:
                 tar.add(progress.results.folder, "results")
         with tarfile.open(fileobj=adapters, mode="w") as tar:
             for part in self.parts:
