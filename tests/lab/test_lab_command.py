@@ -73,9 +73,13 @@ def test_what_is_left_is_listed(small: Path, tmp_path: Path, capsys: pytest.Capt
     ]
 
 
-def test_an_unknown_part_is_refused(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lab.main([str(small), "--only", "nothing"]) == 2
-    assert "--only: there is no part nothing" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(["--only", "nothing"], "--only: there is no part nothing"), (["--at-once", "0"], "--at-once: give a number")],
+)
+def test_what_is_refused(small: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str) -> None:
+    assert lab.main([str(small), *options]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_the_parts_of_the_claims_are_all_of_them_and_need_nothing_of_each_other() -> None:

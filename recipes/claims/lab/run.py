@@ -10,6 +10,7 @@ unpacked elsewhere, it is gone on with there.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import subprocess
@@ -123,6 +124,8 @@ class Lab:
         self.parts = [p for p in parts_of(self.study) if p.name in (args.only or [p.name])]
         if unknown := set(args.only) - {p.name for p in self.parts}:
             raise UsageError(f"--only: there is no part {', '.join(sorted(unknown))}")
+        if args.at_once < 1:
+            raise UsageError("--at-once: give a number of parts, 1 or more")
         self._begun: set[str] = set()
         self._lock = threading.Lock()
 
@@ -230,12 +233,16 @@ class Lab:
         if (out := self.args.pack) is None:
             return
         out.mkdir(parents=True, exist_ok=True)
-        for old in out.glob("*.tar.*"):
+        for old in out.glob("adapters.tar.*"):
             old.unlink()
         progress, adapters = self._progress(), io.BytesIO()
-        if progress.results.folder.is_dir():
-            with tarfile.open(out / "results.tar.xz", "w:xz", preset=1) as tar:
-                tar.add(progress.results.folder, "results")
+        building = out / "building"
+        with tarfile.open(building, "w:xz", preset=1) as tar:
+            for pattern in ("*.json.xz", "episodes/*.jsonl"):
+                for file in sorted(progress.results.folder.glob(pattern)):
+                    with contextlib.suppress(FileNotFoundError):  # another part has just completed it
+                        tar.add(file, file.relative_to(self.store))
+        building.replace(out / "results.tar.xz")
         with tarfile.open(fileobj=adapters, mode="w") as tar:
             for part in self.parts:
                 for place in (adapter_of(self.study, t, self.store / "runs") for t in part.trainings):
