@@ -181,6 +181,6 @@ def test_a_killed_store_goes_on_elsewhere_to_the_same_table(
     assert lab.main([*options, "--store", str(there), "--pack", str(back)]) == 0
     assert "nothing is left" in capsys.readouterr().out
     assert [file.name for file in back.iterdir()] == ["results.tar.xz"]  # no row needs the adapter any more
-    assert lab.main([*options, "--store", str(tmp_path / "once")]) == 0
+    assert lab.main([*options, "--store", str(tmp_path / "once"), "--at-once", "2"]) == 0
     assert page(there) == page(tmp_path / "once")
     assert "not yet measured" not in page(there)
