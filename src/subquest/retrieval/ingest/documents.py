@@ -25,7 +25,7 @@ from ..splitter import Size
 from .sources import PICTURES, SUFFIXES, suffix_of
 from .table_writer import TableWriter
 
-ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "mail"})
+ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "odt", "ods", "odp", "html", "mail"})
 """Kinds that are read in a process of their own."""
 _STREAMED = frozenset({"jsonl", "ndjson", "tsv", "csv", "txt", "text", "md", "markdown", "rst", "log"})
 _DEPTH = 3

@@ -19,7 +19,7 @@ from ..store import LOCK, STORE
 
 SUFFIXES = frozenset({
     "jsonl", "ndjson", "tsv", "csv", "txt", "text", "md", "markdown", "rst", "log", "json", "html", "htm", "xhtml",
-    "pdf", "docx", "docm", "pptx", "pptm", "xlsx", "xlsm", "eml", "zip", "tar", "tgz",
+    "pdf", "docx", "docm", "pptx", "pptm", "xlsx", "xlsm", "odt", "ods", "odp", "eml", "zip", "tar", "tgz",
 })  # fmt: skip
 """What is read in folders and by patterns, each also with .gz; a file that is named is always read."""
 PICTURES = frozenset({"png", "jpg", "jpeg", "tif", "tiff", "bmp", "webp"})
