@@ -125,6 +125,18 @@ def test_what_is_no_newer_version(tmp_path: Path, files: dict[str, str]) -> None
     assert superseded(tmp_path, files) == {}
 
 
+def test_a_version_in_a_name_and_one_in_a_text_are_compared(tmp_path: Path) -> None:
+    files = {
+        "leave-v1.md": "# Leave policy" + BODY,
+        "leave-v2.md": "# Leave policy" + BODY,
+        "leave.md": "---\ntitle: Leave policy\nversion: 2.0\n---" + BODY,
+        "leave-draft.md": "# Leave policy" + BODY,
+    }
+    assert superseded(tmp_path, files) == {"leave-v1.md": "leave-v2.md"}, "2.0 is 2, and a draft has no version"
+    del files["leave-v2.md"]
+    assert superseded(tmp_path / "without", files) == {"leave-v1.md": "leave.md"}
+
+
 def test_a_chain_ends_at_the_newest(tmp_path: Path) -> None:
     files = {f"{n}.md": f"# Leave policy\n\nVersion {n}\n\nReplaces version {n - 1}." + BODY for n in (1, 2, 3)}
     assert superseded(tmp_path, files) == {"1.md": "3.md", "2.md": "3.md"}
