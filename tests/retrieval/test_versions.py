@@ -70,7 +70,7 @@ def superseded(tmp_path: Path, files: dict[str, str]) -> dict[str, str]:
     """The files that a new index marks, and by what they are replaced."""
     docs = put(tmp_path / "docs", files)
     with Index.build(tmp_path / "docs.sq", []) as index:
-        ingest(index, [docs])
+        assert ingest(index, [docs]).doubles == [], "a file that is read again to be marked is no second one"
         found = {d.meta["file"]: str(d.meta.get("superseded_by", "")) for d in index.documents()}
         assert ingest(index, [docs]).files == 0, "nothing is read again when nothing has changed"
     return {name.removeprefix("docs/"): newer.removeprefix("docs/") for name, newer in sorted(found.items()) if newer}
