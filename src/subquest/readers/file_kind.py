@@ -8,7 +8,7 @@ import zipfile
 from typing import BinaryIO
 
 from ..errors import DataError
-from .archive import directory_within
+from .archive import DAMAGED, directory_within
 
 MEDIA = frozenset({"image", "audio", "video"})
 _MAGIC = (
@@ -28,11 +28,21 @@ _SUFFIXES = {
     "md": "text", "markdown": "text", "txt": "text", "xml": "text", "py": "text", "log": "text",
     "eml": "mail",
 }  # fmt: skip
+_OPEN_DOCUMENT = {
+    b"application/vnd.oasis.opendocument.text": "odt",
+    b"application/vnd.oasis.opendocument.spreadsheet": "ods",
+    b"application/vnd.oasis.opendocument.presentation": "odp",
+}
+"""By what stands in the member `mimetype`; templates have `-template` behind it."""
 _HEAD = 2048
 
 
 def sniff(content: bytes, name: str = "", content_type: str = "") -> str:
-    """pdf, docx, xlsx, pptx, zip, tar, gzip, ole, html, mail, csv, json, text, image, audio, video or binary."""
+    """The kind of a file by its content.
+
+    pdf, docx, xlsx, pptx, odt, ods, odp, zip, tar, gzip, ole, html, mail, csv, json, text, image, audio, video or
+    binary.
+    """
     return sniff_file(io.BytesIO(content), name, content_type)
 
 
@@ -74,7 +84,9 @@ def _office_kind(file: BinaryIO) -> str:
         directory_within(file)
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, DataError, NotImplementedError, ValueError):  # such as a name that is not UTF-8
+            if kind := opendocument_kind(archive):
+                return kind
+    except (zipfile.BadZipFile, DataError, RuntimeError, ValueError, *DAMAGED):  # such as a name that is not UTF-8
         return "zip"
     finally:
         file.seek(0)
@@ -82,3 +94,11 @@ def _office_kind(file: BinaryIO) -> str:
         if any(name.startswith(prefix) for name in names):
             return kind
     return "zip"
+
+
+def opendocument_kind(archive: zipfile.ZipFile) -> str:
+    """odt, ods or odp; empty for another archive."""
+    if not {"mimetype", "content.xml"} <= archive.NameToInfo.keys():
+        return ""
+    with archive.open("mimetype") as stream:
+        return _OPEN_DOCUMENT.get(stream.read(100).strip().removesuffix(b"-template"), "")
