@@ -14,7 +14,7 @@ MEDIA = frozenset({"image", "audio", "video"})
 _MAGIC = (
     (b"%PDF-", "pdf"), (b"\x89PNG\r\n\x1a\n", "image"), (b"\xff\xd8\xff", "image"), (b"II*\x00", "image"),
     (b"MM\x00*", "image"), (b"\xff\xfb", "audio"), (b"\xff\xf3", "audio"), (b"\x1aE\xdf\xa3", "video"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"), (b"\x1f\x8b", "gzip"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"), (b"\x1f\x8b", "gzip"), (b"{\\rtf", "rtf"),
 )  # fmt: skip
 _WORDS = (
     (b"GIF8", "image"), (b"BM", "image"), (b"ID3", "audio"), (b"fLaC", "audio"), (b"OggS", "audio"),
@@ -40,7 +40,7 @@ _HEAD = 2048
 def sniff(content: bytes, name: str = "", content_type: str = "") -> str:
     """The kind of a file by its content.
 
-    pdf, docx, xlsx, pptx, odt, ods, odp, zip, tar, gzip, ole, html, mail, csv, json, text, image, audio, video or
+    pdf, docx, xlsx, pptx, odt, ods, odp, zip, tar, gzip, ole, rtf, html, mail, csv, json, text, image, audio, video or
     binary.
     """
     return sniff_file(io.BytesIO(content), name, content_type)

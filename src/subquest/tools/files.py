@@ -74,7 +74,7 @@ def from_bytes(content: bytes, kind: str, name: str = "") -> FileText:
     """The content of a file of a known kind as text."""
     readers: dict[str, Callable[[bytes], Iterator[tuple[str, str]]]] = {
         "pdf": _pdf, "docx": _docx, "xlsx": _xlsx, "pptx": _pptx, "zip": _zip, "csv": _csv, "json": _json,
-        "html": _html, "mail": _mail, "text": _text,
+        "html": _html, "mail": _mail, "text": _text, "rtf": _text,
         "odt": partial(_docx, kind="odt"), "ods": partial(_xlsx, kind="ods"), "odp": partial(_pptx, kind="odp"),
     }  # fmt: skip
     if kind not in readers:

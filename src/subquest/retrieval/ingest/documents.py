@@ -33,6 +33,7 @@ _DEPTH = 3
 MARKDOWN = ("md", "markdown")
 _PLAIN = frozenset({"log", "csv", "tsv", "yaml", "yml"})
 _OLE = "an old Office file (such as .doc or .xls); save it as DOCX, XLSX, PPTX or PDF"
+_RTF = "an RTF file; save it as DOCX, ODT or PDF"
 _IMAGE = "an image, perhaps a scan; read it with --ocr"
 _LOCKED = "it is encrypted; it can be read after its password is removed"
 _PACKAGE = "EncryptedPackage".encode("utf-16-le")
@@ -128,6 +129,8 @@ class FileReader:
             yield from self._tar_members(file, name, meta, contents, budget)
         elif kind == "ole":
             raise DataError(_LOCKED if _is_locked(file) else _OLE)
+        elif kind == "rtf":
+            raise DataError(_RTF)
         elif kind in MEDIA or kind == "binary":
             raise DataError(_IMAGE if kind == "image" else f"it is {kind}, not text")
         elif kind == "json":
