@@ -270,9 +270,9 @@ async def write_questions(
     """
     done = {w.passage: w for w in read_journal(out / JOURNAL, Written)}
     order = draw_passages(index.documents(), seed)
-    waiting = iter([id for id in order if id not in done])
+    new = [id for id in order if id not in done]
+    first, waiting = new[:TRIED], iter(new)
     kept = sum(len(w.questions) for w in done.values())
-    new: list[Written] = []
     with append_to_journal(out / JOURNAL) as add:
 
         async def work() -> None:
@@ -292,12 +292,11 @@ async def write_questions(
                 made = drafts.written
                 add(made)
                 done[id] = made
-                new.append(made)
                 kept += len(made.questions)
                 if progress:
                     progress(kept)
-                if len(new) == TRIED and not kept:
-                    raise UsageError(_useless(new))
+                if not kept and len(first) == TRIED and done.keys() >= set(first):
+                    raise UsageError(_useless([done[one] for one in first]))
                 if kept >= count:
                     raise _Enough
 
