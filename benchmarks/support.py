@@ -37,8 +37,10 @@ from subquest.data import questions_from
 from subquest.data.gold_plans import REFERENCE, Refused, rewrite_plan
 from subquest.errors import UsageError
 from subquest.record import Document, Question
+from subquest.retrieval.analysis import STOP_WORDS
 from subquest.retrieval.corpus import read_file
 from subquest.runtime.evidence import Finding, support_of
+from subquest.runtime.normalization import CALENDAR
 from subquest.runtime.statements import claim_of, sentences, words_of
 
 SETS = ("hotpotqa", "2wikimultihopqa", "musique", "squad")
@@ -204,14 +206,24 @@ def _wrong(case: Case, passages: Sequence[Document], chance: random.Random) -> l
     found: dict[str, str] = {}
     for text in texts:
         for match in _KINDS[kind].finditer(text):
-            answer = match[0].strip(" .'’-")
+            answer = _bare(match[0])
             claim = claim_of(answer)
             alike = kind != "name" or case.question.unanswerable or abs(len(answer.split()) - size) <= (size > 2)
+            if kind == "name" and not claim.words - CALENDAR:
+                continue
             if alike and claim.needed and claim.words and not claim.words & known and _kind(answer) == kind:
                 found.setdefault(claim.line, answer)
     if case.group == "comparison":
         found = {line: answer for line, answer in found.items() if _is_named(answer, case.passages)}
     return chance.sample(sorted(found.values()), min(WRONG, len(found)))
+
+
+def _bare(text: str) -> str:
+    """A name without a possessive and without a word like *the* or *in* that only begins its sentence."""
+    words = re.sub(r"['’]s$", "", text.strip(" .'’-")).split()
+    while words and words[0].lower().encode() in STOP_WORDS["english"]:
+        del words[0]
+    return " ".join(words)
 
 
 def _is_named(answer: str, passages: Sequence[Document]) -> bool:
