@@ -1,18 +1,23 @@
-"""One slice of time after another: what is left, what is begun, and how an interrupted training goes on elsewhere."""
+"""One stretch of time after another: what is left, what is begun, and how a killed store goes on elsewhere."""
 
-import asyncio
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import time
 from pathlib import Path
 
 import pytest
 import run as lab
 
-from subquest.runs import RunStore
-from subquest.study import read_study
+from subquest.study import find_study, read_study
+from subquest.study.page import Page
 from subquest.study.results import Results
 from subquest.study.stamps import known_as
-from subquest.study.training import folder_of, last_step
-from subquest.train.launch import train
-from subquest.train.recipe import load_recipe
+from subquest.study.training import adapter_of, folder_of, last_step, open_progress
 
 from ..study.small_study import BOOK, write_small_study
 
@@ -39,137 +44,143 @@ steps = 3
 [guards]
 cut_turns = 1.0
 """
-PLAN = """
-study = "small"
-recipes = "."
-[[part]]
-name = "rl"
-seconds = 60
-train = ["rl"]
-run = ["rag@rl"]
-[[part]]
-name = "prompting"
-seconds = 10
-run = ["rag@none"]
-[[part]]
-name = "later"
-seconds = 10
-run = ["rag@none"]
-after = ["rl"]
-"""
+SHOWN = 'says = "so"\ncosts = ["completion_tokens"]\nexpect = [["rag, rl", "rag, none"]]'
+CURVE = '[[claim.curve]]\ntraining = "rl"\nfigures = ["loss", "reward", "completion_tokens"]\n'
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Path:
-    write_small_study(tmp_path)
-    (tmp_path / "lab").mkdir()
-    (tmp_path / "lab" / "plan.toml").write_text(PLAN.replace('recipes = "."', 'recipes = ".."'))
-    return tmp_path / "lab" / "plan.toml"
+def small(tmp_path: Path) -> Path:
+    """The recipes of a small study."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    write_small_study(folder)
+    return folder
 
 
-def test_what_is_left_is_listed(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lab.main([str(plan), "--runs", str(tmp_path / "runs")]) == 0
-    shown = capsys.readouterr()
-    assert shown.out.splitlines() == [
-        f"{'rl':<20}{60:>6} s  train rl; 2 questions",
-        "together 1 minutes, one after the other",
+def opened(*options: object) -> lab.Lab:
+    return lab.Lab(lab.options().parse_args(list(map(str, options))))
+
+
+def test_what_is_left_is_listed(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lab.main([str(small), "--store", str(tmp_path / "store")]) == 0
+    seconds = opened(small).seconds
+    answers = 2 * seconds.question["other"] + seconds.start
+    training = 3 * seconds.step["other"] + seconds.start
+    assert capsys.readouterr().out.splitlines() == [
+        f"{'CoDA':<26}{(2 * answers - seconds.start) / 60:>6.1f} min       4 questions  ",
+        f"{'rl':<26}{(answers + training) / 60:>6.1f} min       2 questions  rl",
+        f"{(3 * answers - seconds.start + training) / 60:.0f} minutes are left, one part after the other",
     ]
-    assert "rows: 1 done, 2 left, 0 of them stale" in shown.err
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [
-        (["--unpack", "nowhere"], "--unpack: there is no folder nowhere"),
-        (["--at-once", "2", "--trainers", "3"], "--trainers must be from 1 to --at-once, 2"),
-        (["--only", "nothing"], "--only: there is no part nothing"),
-    ],
+    [(["--only", "nothing"], "--only: there is no part nothing"), (["--at-once", "0"], "--at-once: give a number")],
 )
-def test_what_is_refused(plan: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str) -> None:
-    assert lab.main([str(plan), *options]) == 2
+def test_what_is_refused(small: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str) -> None:
+    assert lab.main([str(small), *options]) == 2
     assert words in capsys.readouterr().err
 
 
-def test_a_plan_names_what_there_is(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan.write_text(plan.read_text().replace('run = ["rag@rl"]', 'run = ["nothing"]'))
-    assert lab.main([str(plan)]) == 2
-    assert "no variant or claim is called nothing" in capsys.readouterr().err
+def test_the_parts_of_the_claims_are_all_of_them_and_need_nothing_of_each_other() -> None:
+    study = find_study("claims-1.5b")
+    parts = lab.parts_of(study)
+    assert sorted(t.name for p in parts for t in p.trainings) == sorted(study.trainings)
+    assert sorted(v.name for p in parts for v in p.variants) == sorted(study.variants)
+    for part in parts:
+        made = {t.name for t in part.trainings}
+        assert {a for v in part.variants for a in v.adapters.values()} <= {*made, "none"}
+        if part.trainings:  # its command answers with all of them
+            assert {v.name for v in study.using(made)} == {v.name for v in part.variants}
+    names = [p.name for p in parts]
+    assert names[:5] == ["CoDA", "peco", "autorefine", "peco-2", "autorefine-2"]
+    assert names.index("search-r1-2") < names.index("HiRA") < names.index("apex-exec") < names.index("decor-f1")
 
 
-@pytest.mark.parametrize("size", ["1.5b", "0.5b"])
-def test_the_plans_of_the_claims_carry_out_every_row_and_training(
-    size: str, capsys: pytest.CaptureFixture[str]
+def test_the_claims_take_less_than_three_hours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    opened("claims-1.5b", "--store", tmp_path).run()
+    left = re.search(r"^(\d+) minutes are left", capsys.readouterr().out, re.MULTILINE)
+    assert left is not None
+    assert int(left[1]) < 180
+
+
+def test_a_training_is_begun_where_it_fits(small: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    made = opened(small, "--store", store, "--minutes", "10")
+    began = [part.name for _ in range(3) if (part := made._next()) is not None]
+    assert began == ["CoDA", "rl"]
+    study = read_study(small)
+    rl = study.trainings["rl"]
+    steps = {"seconds": [(1, 150.0), (2, 250.0)]}  # a machine that is slower than the estimates
+    Results(store / "results").keep_training("rl", known_as(study, rl), "", steps)
+
+    def begun(minutes: str, passed: float = 0.0) -> bool:
+        made = opened(small, "--store", store, "--minutes", minutes, "--only", "rl")
+        made.end -= passed
+        return made._next() is not None
+
+    training, answers = 3 * 200 + made.seconds.start, 2 * made.seconds.question["other"] + made.seconds.start
+    assert not begun("10")
+    assert begun(str((training + answers - 1) / 60))  # no stretch is long enough for both
+    assert begun("12")
+    assert not begun("12", passed=720 - training - answers + 1)  # in the next one both fit
+
+
+def test_adapters_are_taken_home_in_pieces_while_rows_need_them(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Path(lab.__file__).parent / f"{size}.toml"
-    made = lab.Lab(lab.options().parse_args([str(place)]))
-    study = made.study
-    trained = [t.name for part in made.parts if part.train for t in study.select_trainings(part.train)]
-    assert sorted(trained) == sorted(study.trainings)
-    answered = {v.name for part in made.parts if part.run for v in study.select(part.run)}
-    assert answered == set(study.variants)
-    seen: set[str] = set()
-    for part in made.parts:
-        seen |= set(part.train)
-        assert set(part.after) <= seen, part.name
-
-
-def test_a_training_that_fits_into_no_slice_is_begun_in_its_turn(plan: Path, tmp_path: Path) -> None:
-    parts = "".join(
-        f'[[part]]\nname = "{n}"\nseconds = {s}\ntrain = ["rl"]\n' for n, s in (("big", 500), ("small", 60))
-    )
-    plan.write_text('study = "small"\nrecipes = ".."\n' + parts)
-
-    def first(seconds: int, passed: float) -> str | None:
-        made = lab.Lab(
-            lab.options().parse_args([str(plan), "--seconds", str(seconds), "--runs", str(tmp_path / "runs")])
-        )
-        made.began -= passed
-        part = made._next([], prepared=False)
-        return part and part.name
-
-    assert first(100, 0) == "big"  # it goes on in the next slice
-    assert first(600, 0) == "big"
-    assert first(600, 300) == "small"  # the next slice has room for the other
+    study, store, back, there = read_study(small), tmp_path / "store", tmp_path / "back", tmp_path / "there"
+    monkeypatch.setattr(lab, "PIECE", 20_000)
+    adapter = adapter_of(study, study.trainings["rl"], store / "runs")
+    adapter.mkdir(parents=True)
+    (adapter / "adapter_model.safetensors").write_bytes(os.urandom(50_000))
+    Results(store / "results").keep_training("rl", known_as(study, study.trainings["rl"]), "x", {})
+    opened(small, "--store", store, "--pack", back)._pack()
+    pieces = sorted(back.glob("adapters.tar.*"))
+    assert len(pieces) > 2
+    assert all(file.stat().st_size <= 20_000 for file in pieces)
+    with tarfile.open(fileobj=io.BytesIO(b"".join(piece.read_bytes() for piece in pieces))) as tar:
+        tar.extractall(there, filter="data")
+    with tarfile.open(back / "results.tar.xz") as tar:
+        tar.extractall(there, filter="data")
+    moved = there / adapter.relative_to(store) / "adapter_model.safetensors"
+    assert moved.read_bytes() == (adapter / "adapter_model.safetensors").read_bytes()
+    progress = open_progress(study, Results(there / "results"), there / "runs")
+    assert not progress.untrained(study.trainings.values())
 
 
 @pytest.mark.slow
-def test_an_interrupted_slice_goes_on_elsewhere(
-    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_killed_store_goes_on_elsewhere_to_the_same_table(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    (tmp_path / "book.toml").write_text(BOOK)
-    (tmp_path / "rl.toml").write_text(RECIPE)
-    study = read_study(tmp_path)
-    training = study.trainings["rl"]
-    here, there = tmp_path / "here", tmp_path / "there"
-    command = [str(plan), "--model", "random:llama", "--device", "cpu", "--at-once", "2", "--trainers", "1"]
+    (small / "book.toml").write_text(BOOK.replace('"shipped", ', "").replace('says = "so"', SHOWN) + CURVE)
+    (small / "rl.toml").write_text(RECIPE)
+    study, training = read_study(small), read_study(small).trainings["rl"]
+    here, there, back = tmp_path / "here", tmp_path / "there", tmp_path / "back"
+    options = [str(small), "--model", "random:llama", "--device", "cpu", "--minutes", "10"]
 
-    def places(machine: Path) -> list[str]:
-        return ["--runs", str(machine / "runs"), "--out", str(machine / "results")]
+    def page(store: Path) -> str:
+        return Page(open_progress(study, Results(store / "results"), store / "runs", model="random:llama")).text()
 
-    def steps(machine: Path) -> list[int]:
-        with RunStore.open(folder_of(study, training, machine / "runs") / "run.sqlite") as store:
-            return [step for step, name, _ in store.metrics() if name == "reward"]
+    started = subprocess.Popen(
+        [sys.executable, lab.__file__, *options, "--store", str(here)], start_new_session=True, stdout=subprocess.PIPE
+    )
+    runs = folder_of(study, training, here / "runs")
+    until = time.monotonic() + 300
+    try:
+        while last_step(runs) < 1 and time.monotonic() < until:
+            time.sleep(0.01)
+    finally:
+        os.killpg(started.pid, signal.SIGKILL)
+        started.communicate()
+    assert last_step(runs) >= 1
+    assert not Results(here / "results").stored("rag@rl")
+    here.rename(there)
 
-    folder = folder_of(study, training, here / "runs")
-    stopped = train(load_recipe(training.recipe), folder, device="cpu", stop=lambda: last_step(folder) > 0)
-    asyncio.run(stopped)  # the time is up after a step
-    assert steps(here) == [1]
-    assert lab.main([*command, *places(here), "--pack", str(tmp_path / "packed")]) == 0
-    shown = capsys.readouterr()
-    assert "1 checkpoints" in shown.err
-    assert f"{'rl':<20}{40:>6} s" in shown.out  # one of three steps is done
-
-    # a slice that does not come to it hands its checkpoint on
-    between = [*places(tmp_path / "between"), "--unpack", str(tmp_path / "packed"), "--pack", str(tmp_path / "again")]
-    assert lab.main([*command, *between]) == 0
-    assert "1 checkpoints" in capsys.readouterr().err
-
-    assert lab.main([*command, *places(there), "--unpack", str(tmp_path / "again"), "--seconds", "600"]) == 0
-    assert steps(there) == [2, 3]
-    results = Results(there / "results")
-    kept = results.training("rl", known_as(study, training))
-    assert kept["adapter"]
-    assert [step for step, _ in kept["figures"]["reward"]] == [1, 2, 3]
-    assert results.stored("rag@rl") is not None
-    assert results.stored("rag@none") is not None
+    assert lab.main([*options, "--store", str(there), "--pack", str(back)]) == 0
+    assert "nothing is left" in capsys.readouterr().out
+    assert [file.name for file in back.iterdir()] == ["results.tar.xz"]  # no row needs the adapter any more
+    assert lab.main([*options, "--store", str(tmp_path / "once"), "--at-once", "2"]) == 0
+    assert page(there) == page(tmp_path / "once")
+    assert "not yet measured" not in page(there)

@@ -162,7 +162,7 @@ def test_the_papers_claims_are_all_there() -> None:
 def test_every_training_at_another_size_starts_from_its_model() -> None:
     """The papers' start: no adapter, the full prompts; the same budget for all that is compared."""
     recipe = pytest.importorskip("subquest.train.recipe")
-    for name, model in (("claims-1.5b", "Qwen2.5-Coder-1.5B-Instruct"), ("claims-0.5b", "Qwen2.5-Coder-0.5B-Instruct")):
+    for name, model in (("claims-1.5b", "qwen-1.5b"), ("claims-0.5b", "qwen-0.5b")):
         found = find_study(name)
         assert found.model == model
         budgets: dict[Path, set[object]] = {}

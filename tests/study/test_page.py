@@ -51,9 +51,9 @@ class Claimed:
 
 def test_it_says_what_was_not_run(tmp_path: Path) -> None:
     text = Claimed(tmp_path).text()
-    assert "| CoDA | *not run* [0.407] |  |" in text
-    assert "| CoDA, Table 2 | it is better | *not run* |" in text
-    assert "Training `peco`: *not run*" in text
+    assert "| CoDA | *not yet measured* [0.407] |  |" in text
+    assert "| CoDA, Table 2 | it is better | *not yet measured* |" in text
+    assert "Training `peco`: *not yet measured*" in text
     assert "4 steps of 2 questions with 3 rollouts" in text.replace("\n", " ")
 
 
@@ -93,7 +93,7 @@ def test_stale_rows_do_not_count_and_say_why(tmp_path: Path) -> None:
 def test_results_of_other_questions_do_not_count(tmp_path: Path) -> None:
     page = Claimed(tmp_path)
     page.add(CODA, 1, 1, 1, 1, asked="world:seed=2,questions=4")
-    assert "| CoDA | *not run* [0.407] |" in page.text()
+    assert "| CoDA | *not yet measured* [0.407] |" in page.text()
 
 
 def test_a_row_that_is_not_complete_says_how_much_is_there(tmp_path: Path) -> None:

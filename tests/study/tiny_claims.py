@@ -28,7 +28,7 @@ def _study(text: str) -> str:
     text = re.sub(r'dataset = "[^"]*"', f'dataset = "{WORLD.format("test")}"', text)
     text = re.sub(r"corpus = .*\n|limit = .*\n", "", text)
     text = re.sub(r"max_tokens = \d+", "max_tokens = 8", text).replace('prompts = "full"', 'prompts = "compact"')
-    return text.replace("turns = 6", "turns = 2")
+    return re.sub(r"turns = \d", "turns = 2", text)
 
 
 def _claims(text: str) -> str:
@@ -43,4 +43,4 @@ def _training(text: str) -> str:
         "checkpoint_every": 1, "cache_tokens": 0, "concurrency": 4,
     }.items():  # fmt: skip
         text = re.sub(rf"(?m)^{key} = \d+", f"{key} = {value}", text)
-    return text.replace('prompts = "full"', 'prompts = "compact"').replace("turns = 6", "turns = 2")
+    return re.sub(r"turns = \d", "turns = 2", text.replace('prompts = "full"', 'prompts = "compact"'))

@@ -40,13 +40,14 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_trained(args: argparse.Namespace, study: Study) -> int:
+    from ..models import MODELS
     from ..study.results import Results
     from ..study.training import open_progress
 
     results = Results(args.out or study.folder / "results")
     args.runs = args.runs or Path("runs") / args.name
     model = args.model or study.model or "smollm2"
-    if study.model and not args.model and (args.train or args.run):
+    if study.model not in ("", *MODELS) and not args.model and (args.train or args.run):
         raise UsageError(f"--model FOLDER is missing: where the weights of {study.model} are")
     if args.write:
         check_output(args.write, "markdown")

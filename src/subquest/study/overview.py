@@ -76,15 +76,19 @@ class Overview:
         return "\n".join(lines)
 
     def _verdict(self, claim: Claim, size: Size) -> str:
+        """The claim's first comparison over all questions, and how many of all its comparisons hold."""
         own = _claim(size, claim.id)
-        return size.page.words(own) if own is not None else "–"
+        if own is None:
+            return "–"
+        first, counted = self.first(claim, size), size.page.words(own)
+        return f"**{first.word}** {first.difference:+.3f} ({counted})" if first is not None else counted
 
     # ---- a page for each paper
 
     def _paper_pages(self, pictures: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         for paper in self.papers:
             name = _slug(paper)
-            parts = [f"# The claims of {paper} on {self.study.model}", "[All claims](../claims.md)"]
+            parts = [f"# The claims of {paper} at {_short(self.study.parameters)}", "[All claims](../claims.md)"]
             parts += [f"![First comparison of each claim, by size]({name}.svg)"] if f"{name}.svg" in pictures else []
             for claim in (c for c in self.study.claims if c.paper == paper):
                 curves = f"{claim.id}.svg" if f"{claim.id}.svg" in pictures else ""

@@ -18,7 +18,7 @@ from .table import title_of
 
 STRETCHES = 4
 """Of a training, each with its mean."""
-NOT_RUN, STALE = "*not run*", "*stale*"
+NOT_MEASURED, STALE = "*not yet measured*", "*stale*"
 UNEXPLAINED = "**Why it fails or stays open** is not known yet: its episodes have not been read."
 
 
@@ -80,7 +80,7 @@ class Page:
     def words(self, claim: Claim) -> str:
         """What was found of a claim, as in `holds 3, open 1`."""
         found = counted([v for _, verdicts in self.compared.all(claim) for v in verdicts])
-        return ", ".join(f"{word} {count}" for word, count in found.items()) or NOT_RUN
+        return ", ".join(f"{word} {count}" for word, count in found.items()) or NOT_MEASURED
 
     def unexplained(self, claim: Claim) -> bool:
         """Whether a claim fails or is open somewhere, and nobody has said why."""
@@ -113,7 +113,7 @@ class Page:
         variants = [self.study.variants[name] for row in claim.row for name in row.answered_by]
         adapters = dict.fromkeys(name for variant in variants for name in variant.adapters.values())
         trained = dict.fromkeys(_pattern(t) for t in adapters if t in self.study.trainings)
-        command = f"    subquest study {self.study.name}" + f" --model {self.study.model}" * bool(self.study.model)
+        command = f"    subquest study {self.study.name}"
         lines = [f"{command} --run --only {claim.id} --out again"]
         if trained:
             names = " ".join(f"--only {name}" for name in trained)
@@ -158,7 +158,9 @@ class Page:
         return "" if share >= 1 else f" *({share:.0%} answered)*"
 
     def _absent(self, row: Row) -> str:
-        return STALE if any(self._progress.stale(self.study.variants[name]) for name in row.answered_by) else NOT_RUN
+        return (
+            STALE if any(self._progress.stale(self.study.variants[name]) for name in row.answered_by) else NOT_MEASURED
+        )
 
     def _mean(self, values: Sequence[float]) -> str:
         found = self.compared.interval(values)
@@ -199,7 +201,7 @@ class Page:
         curves: Mapping[str, list[list[float]]] = found.get("figures", {})
         known = [f for f in figures if curves.get(f)]
         if not known:
-            return f"Training `{training}`: {NOT_RUN}"
+            return f"Training `{training}`: {NOT_MEASURED}"
         steps = [int(step) for step, _ in curves[known[0]]]
         if not found["adapter"]:
             return f"Training `{training}`: *not finished*, stopped after step {steps[-1]}"

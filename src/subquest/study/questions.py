@@ -50,7 +50,9 @@ def prepare(part: Part, cache: Path) -> Prepared:
     from ..evaluate.fingerprint import of_index
     from ..train.data import load_material, open_search
 
-    place = cache / f"{digest(repr(part.data), repr(part.source.pictures), _generator())}.pickle"
+    cache = cache.resolve()  # places in it are kept: a cache that was moved is prepared again
+    key = digest(repr(part.data), repr(part.source.pictures), _generator(), str(cache))
+    place = cache / f"{key}.pickle"
     if place.is_file():
         return Prepared(*pickle.loads(place.read_bytes()))
     material = load_material((part.data,))

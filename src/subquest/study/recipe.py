@@ -42,8 +42,8 @@ A study may also bring its own models: variants name the *adapters* that answer,
     start = "cold"                                            the training that all others start from
     shipped = "aa96b37da7721ae9"                              digest of the adapter that ships with the model
 
-    model = "Qwen2.5-Coder-1.5B-Instruct"                     the model, in place of the embedded one: trainings start
-    parameters = 1.5e9                                        from it, `--model FOLDER` says where it is
+    model = "qwen-1.5b"                                       the model, in place of the embedded one: trainings start
+    parameters = 1.5e9                                        from it; `--model FOLDER` says where its weights are
     prompts = "full"                                          for the variants of the file, as is max_tokens
     like = "../claims"                                        what it leaves out is taken from this study: the words of
                                                               claims; without variants, everything, and of the claims

@@ -119,8 +119,8 @@ class Stamps:
     def __init__(self, study: Study, adapters: Mapping[str, str] | None = None, *, model: str = "smollm2") -> None:
         self.study = study
         self.adapters = adapters or {}
-        # the weights of the study's own model, wherever they are kept
-        self._model = study.model if study.model and Path(model).is_dir() else _model_digest(model)
+        # a folder holds the weights of the study's own model
+        self._model = _model_digest(study.model if study.model and Path(model).is_dir() else model)
         self._made: dict[str, Stamp] = {}
 
     def add_adapters(self, adapters: Mapping[str, str]) -> None:

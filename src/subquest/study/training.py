@@ -30,6 +30,8 @@ FIGURES = (
     "searches", "written_planner", "length_planner", "completion_tokens", "drawn", "entropy", "kl", "seconds",
 )  # fmt: skip
 """Curves that are kept, besides the terms of rewards and what the dev questions got."""
+CHECKPOINTS = "step-*[0-9]"
+"""Those that are complete: a killed training may leave another one half written."""
 THREADS = "4"
 """For the tensor library on the CPU: several trainings may share the cores."""
 
@@ -98,7 +100,7 @@ def finish_training(study: Study, training: Training, runs: Path, results: Resul
     from ..train.recipe import Recipe
 
     folder = folder_of(study, training, runs)
-    steps = sorted((folder / "checkpoints").glob("step-*"))
+    steps = sorted((folder / "checkpoints").glob(CHECKPOINTS))
     if not steps:
         last = (folder / "log").read_text(encoding="utf-8", errors="replace")[-600:]
         raise DataError(f"the training {training.name} has no checkpoint; its log ends: {last}")
@@ -134,17 +136,18 @@ def adapter_of(study: Study, training: Training, runs: Path) -> Path:
 
 def last_step(folder: Path) -> int:
     """The step of a training's last checkpoint."""
-    names = (f.name for f in (folder / "checkpoints").glob("step-*"))
+    names = (f.name for f in (folder / "checkpoints").glob(CHECKPOINTS))
     return max((int(name.removeprefix("step-")) for name in names), default=0)
 
 
 def open_progress(
-    study: Study, results: Results, runs: Path, *, use: Mapping[str, str] | None = None, model: str = "smollm2"
+    study: Study, results: Results, runs: Path, *, use: Mapping[str, str] | None = None, model: str = ""
 ) -> Progress:
     """A study with its results and the adapters that are available: those of trainings in `runs`, those kept with the
-    recipes because others start from them, the one that ships, and those of `use`."""
+    recipes because others start from them, the one that ships, and those of `use`. `model` says where its model is."""
     study = with_origins(study, results)
-    return Progress(study, results, Stamps(study, find_adapters(study, runs, use or {}), model=model))
+    adapters = find_adapters(study, runs, use or {})
+    return Progress(study, results, Stamps(study, adapters, model=model or study.model or "smollm2"))
 
 
 def find_adapters(study: Study, runs: Path, use: Mapping[str, str]) -> dict[str, str]:
