@@ -26,6 +26,7 @@ from subquest.metrics import contains_answer, normalize, score_answer
 from subquest.protocol import fence, parse, tags_of, wrap
 from subquest.protocol.loose_json import find_object
 from subquest.protocol.text_calls import find_calls
+from subquest.question_writing import checks
 from subquest.record import Document, Segment, Trajectory
 from subquest.retrieval import titles
 from subquest.retrieval.analysis import Analysis
@@ -274,6 +275,14 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "unwrapped": unwrapped,
     "terms": Analysis().terms,
     "titles": lambda text: title_words(text, Analysis()),
+    "written questions": checks.read_pairs,
+    "a written question": lambda text: checks.question_flaw(f"Who is {text}?", "Ada Vale", document("Ada Vale is 41.")),
+    "a passage asked about": lambda text: checks.question_flaw("Who was born long ago?", "Ada Vale", document(text)),
+    "an answer in a passage": lambda text: checks.as_written("Ada Vale", text),
+    **{
+        f"others for {a}": lambda text, a=a: checks.alternatives(a, document(text), "When?")
+        for a in ("5 May 1999", "A B")
+    },
     "highlight": lambda text: highlight(text, "Ada one May search 漢漢", Analysis()),
 }
 """Everything that reads what others wrote, by name."""

@@ -51,6 +51,8 @@ def test_more_steps_than_the_data_has_are_said(tmp_path: Path, capsys: pytest.Ca
     assert "1 steps, not 50: 1 passes over 24 traces, 24 a step" in told
     assert "raise optimiser.epochs" in told
     assert "--set optimiser.epochs=2 " in told, "what makes it longer"
+    assert main(["runs", "list", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("finished")
 
 
 @pytest.mark.slow

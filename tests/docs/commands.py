@@ -98,6 +98,8 @@ NOT_RUN = {
     "subquest ask * --calibration *": "needs a calibration; tests/cli/test_ask.py",
     "subquest world retell *": "needs a teacher model; tests/worlds",
     "subquest world instruct *": "needs a teacher model; tests/worlds",
+    "subquest data questions *": "needs a model that writes; tests/question_writing",
+    "subquest eval questions/dev *": "needs the questions above it; tests/question_writing",
     "subquest data organisations *": "needs a teacher model; tests/data",
     "subquest * --encoder minilm*": "needs the encoder's weights; tests/retrieval",
     "subquest index export docs.sq * --vectors": "needs vectors; tests/retrieval/test_transfer.py",

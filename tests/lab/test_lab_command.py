@@ -73,9 +73,13 @@ def test_what_is_left_is_listed(small: Path, tmp_path: Path, capsys: pytest.Capt
     ]
 
 
-def test_an_unknown_part_is_refused(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lab.main([str(small), "--only", "nothing"]) == 2
-    assert "--only: there is no part nothing" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(["--only", "nothing"], "--only: there is no part nothing"), (["--at-once", "0"], "--at-once: give a number")],
+)
+def test_what_is_refused(small: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str) -> None:
+    assert lab.main([str(small), *options]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_the_parts_of_the_claims_are_all_of_them_and_need_nothing_of_each_other() -> None:
@@ -109,9 +113,17 @@ def test_a_training_is_begun_where_it_fits(small: Path, tmp_path: Path) -> None:
     rl = study.trainings["rl"]
     steps = {"seconds": [(1, 150.0), (2, 250.0)]}  # a machine that is slower than the estimates
     Results(store / "results").keep_training("rl", known_as(study, rl), "", steps)
-    short, long = (opened(small, "--store", store, "--minutes", m, "--only", "rl") for m in ("10", "12"))
-    assert short._next() is None
-    assert long._next() is not None
+
+    def begun(minutes: str, passed: float = 0.0) -> bool:
+        made = opened(small, "--store", store, "--minutes", minutes, "--only", "rl")
+        made.end -= passed
+        return made._next() is not None
+
+    training, answers = 3 * 200 + made.seconds.start, 2 * made.seconds.question["other"] + made.seconds.start
+    assert not begun("10")
+    assert begun(str((training + answers - 1) / 60))  # no stretch is long enough for both
+    assert begun("12")
+    assert not begun("12", passed=720 - training - answers + 1)  # in the next one both fit
 
 
 def test_adapters_are_taken_home_in_pieces_while_rows_need_them(
@@ -169,6 +181,6 @@ def test_a_killed_store_goes_on_elsewhere_to_the_same_table(
     assert lab.main([*options, "--store", str(there), "--pack", str(back)]) == 0
     assert "nothing is left" in capsys.readouterr().out
     assert [file.name for file in back.iterdir()] == ["results.tar.xz"]  # no row needs the adapter any more
-    assert lab.main([*options, "--store", str(tmp_path / "once")]) == 0
+    assert lab.main([*options, "--store", str(tmp_path / "once"), "--at-once", "2"]) == 0
     assert page(there) == page(tmp_path / "once")
     assert "not yet measured" not in page(there)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from subquest.data.self_instruct import holds
 from subquest.paperwork import fact_check
-from subquest.paperwork.fact_check import flaw, holds, pruned
+from subquest.paperwork.fact_check import flaw, pruned
 from subquest.paperwork.organisation import Fact, Thing
 
 FACTS = [

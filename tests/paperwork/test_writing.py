@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from subquest.data.journal import read_journal
+from subquest.data.self_instruct import holds
 from subquest.engine.scripted import Context
 from subquest.errors import UsageError
 from subquest.paperwork import fact_check
-from subquest.paperwork.writing import JOURNAL, Written, parse_vocabulary, read_journal, totals, write_organisations
+from subquest.paperwork.writing import JOURNAL, Written, parse_vocabulary, totals, write_organisations
 
 from .rule_writer import VOCABULARY, rule_writer, statement_sentences, write_paper
 
@@ -27,7 +29,7 @@ def test_every_fact_of_a_kept_paper_stands_in_its_text(tmp_path: Path) -> None:
     assert len(one.papers) > 20
     for paper in one.papers:
         text = fact_check.plain(paper.text)
-        assert all(fact_check.holds(text, fact.value) for fact in paper.facts), paper.file
+        assert all(holds(text, fact.value) for fact in paper.facts), paper.file
         assert not any(fact.held_back for fact in paper.facts)
     types = {q.type for q in one.questions}
     assert {"single", "bridge", "comparison", "sum", "difference", "list", "count", "unanswerable"} <= types
@@ -126,14 +128,14 @@ def test_a_stopped_run_continues_where_it_was(tmp_path: Path) -> None:
     assert both == first
     assert not asked
     assert len(write(tmp_path, 3)) == 3
-    assert [w.organisation.number for w in read_journal(journal)] == [0, 1, 2]
+    assert [w.organisation.number for w in read_journal(journal, Written)] == [0, 1, 2]
     with pytest.raises(UsageError, match="another seed"):
         write(tmp_path, 3, seed=7)
 
 
 def test_time_that_is_up_leaves_what_is_finished(tmp_path: Path) -> None:
     assert write(tmp_path, 50, seconds=1e-6, concurrency=1) == []
-    assert json.loads(json.dumps([])) == list(read_journal(tmp_path / JOURNAL))
+    assert json.loads(json.dumps([])) == list(read_journal(tmp_path / JOURNAL, Written))
 
 
 def test_a_vocabulary_takes_what_can_be_used() -> None:

@@ -148,6 +148,24 @@ def xlsx(sheets: Mapping[str, Sequence[Sequence[object]]]) -> bytes:
     return made.getvalue()
 
 
+def opendocument(kind: str, body: str, title: str = "", manifest: str = "") -> bytes:
+    """An OpenDocument file: `kind` is text, spreadsheet or presentation, `body` the XML of its content."""
+    spaces = " ".join(
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{uri}:1.0"'
+        for name, uri in (("office", "office"), ("text", "text"), ("table", "table"), ("draw", "drawing"))
+    )
+    content = f"<office:document-content {spaces}><office:body>{body}</office:body></office:document-content>"
+    meta = f'<m xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{title}</dc:title></m>'
+    mimetype = f"application/vnd.oasis.opendocument.{kind}"
+    members = {
+        "mimetype": mimetype,
+        "content.xml": content,
+        "meta.xml": meta,
+        "META-INF/manifest.xml": f"<m>{manifest}</m>",
+    }
+    return archive(members)
+
+
 def put(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     """Write files into a folder, which is made."""
     for name, content in files.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -372,12 +373,15 @@ def test_the_command_tells_what_it_did(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (docs / "broken.pdf").write_bytes(b"%PDF-1.4 rubbish")
+    (docs / "old.doc").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
     build = ["index", "build", "docs", "--out", "docs.sq"]
     assert main(build) == 0
     out, err = capsys.readouterr()
     assert "14 files read, 0 unchanged, 2 broken" in out
     assert "skipped: docs/broken.pdf: a damaged pdf file" in err
-    assert "not read: 2 hidden, 2 .png" in err or "not read: 2 .png, 2 hidden" in err
+    advice = "; --ocr reads the text in images; save old Office files as DOCX, XLSX, PPTX or PDF\n"
+    (unread,) = re.findall(r"not read: (.*?)(;.*\n)", err)
+    assert (set(unread[0].split(", ")), unread[1]) == ({"2 hidden", "2 .png", "1 .doc"}, advice)
     assert main([*build, "--strict", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["files_unchanged"], told["broken_files"], told["added"]) == (14, 2, 0)

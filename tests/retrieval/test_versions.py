@@ -70,7 +70,7 @@ def superseded(tmp_path: Path, files: dict[str, str]) -> dict[str, str]:
     """The files that a new index marks, and by what they are replaced."""
     docs = put(tmp_path / "docs", files)
     with Index.build(tmp_path / "docs.sq", []) as index:
-        ingest(index, [docs])
+        assert ingest(index, [docs]).doubles == [], "a file that is read again to be marked is no second one"
         found = {d.meta["file"]: str(d.meta.get("superseded_by", "")) for d in index.documents()}
         assert ingest(index, [docs]).files == 0, "nothing is read again when nothing has changed"
     return {name.removeprefix("docs/"): newer.removeprefix("docs/") for name, newer in sorted(found.items()) if newer}
@@ -123,6 +123,18 @@ def test_what_documents_say_of_themselves(tmp_path: Path, old: str, new: str) ->
 )
 def test_what_is_no_newer_version(tmp_path: Path, files: dict[str, str]) -> None:
     assert superseded(tmp_path, files) == {}
+
+
+def test_a_version_in_a_name_and_one_in_a_text_are_compared(tmp_path: Path) -> None:
+    files = {
+        "leave-v1.md": "# Leave policy" + BODY,
+        "leave-v2.md": "# Leave policy" + BODY,
+        "leave.md": "---\ntitle: Leave policy\nversion: 2.0\n---" + BODY,
+        "leave-draft.md": "# Leave policy" + BODY,
+    }
+    assert superseded(tmp_path, files) == {"leave-v1.md": "leave-v2.md"}, "2.0 is 2, and a draft has no version"
+    del files["leave-v2.md"]
+    assert superseded(tmp_path / "without", files) == {"leave-v1.md": "leave.md"}
 
 
 def test_a_chain_ends_at_the_newest(tmp_path: Path) -> None:

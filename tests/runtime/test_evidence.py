@@ -51,6 +51,23 @@ def test_text_without_spaces_is_quoted_by_its_sentences() -> None:
     ]
 
 
+def test_the_number_of_an_item_is_no_sentence_and_states_nothing() -> None:
+    text = "1. Call before 6:00.\n  2. Bring a note. Sign it.\n3. Sick pay lasts six weeks.\nIn 1931. Then it closed."
+    said = [
+        "Call before 6:00.",
+        "Bring a note.",
+        "Sign it.",
+        "Sick pay lasts six weeks.",
+        "In 1931.",
+        "Then it closed.",
+    ]
+    assert [text[a:b] for a, b in sentences(text)] == said
+    rules = Document("d", "Rules", text)
+    assert support([Finding("How many weeks does sick pay last?", "3", "", [rules])]) == ()
+    (evidence,) = support([Finding("How many weeks does sick pay last?", "six", "", [rules])])
+    assert evidence.quote == "Sick pay lasts six weeks."
+
+
 def test_of_a_text_without_full_stops_the_part_with_the_result_is_quoted() -> None:
     words = " ".join(f"word{n}" for n in range(3000))
     text = f"{words} the bridge was designed by Mira Holt {words}"

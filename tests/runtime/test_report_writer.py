@@ -110,6 +110,26 @@ def test_without_a_usable_outline_quotes_follow_what_the_model_wrote_by_document
     assert numbers == [1, 2]
 
 
+def test_items_of_a_list_and_rows_of_a_table_are_quoted_as_sentences() -> None:
+    bridge = "1. The Orvane Bridge was designed by Mila Torrun.\n- The Orvane Bridge opened in 1931\n"
+    row = "Bridge: Orvane Bridge; Toll: 3 crowns; Keeper: Ada Holm"
+    documents = (Document("d1", "Orvane Bridge", bridge), Document("d2", "Tolls of the Orvane Bridge", row))
+    episode = ask(
+        asked="Write about the Orvane Bridge.",
+        documents=documents,
+        outliner="no",
+        agent="<answer>?</answer>",
+        reporter="?",
+    )
+    assert episode.report is not None
+    said = [sentence.text for section in episode.report.sections for sentence in section.sentences]
+    assert said == [
+        "The Orvane Bridge was designed by Mila Torrun.",
+        "The Orvane Bridge opened in 1931.",
+        "Bridge: Orvane Bridge; Toll: 3 crowns; Keeper: Ada Holm.",
+    ]
+
+
 def test_without_an_outline_a_model_that_writes_enough_is_left_alone() -> None:
     said = "The Orvane Bridge was designed by Mila Torrun [1]. The bridge opened in 1931 [2]."
     more = "The bridge opened in 1931 and was designed by Mila Torrun [1][2]."

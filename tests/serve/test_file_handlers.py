@@ -71,7 +71,11 @@ BAD = {
         "encrypted",
     ),
     "tool.exe": (b"MZ\0\0", "files of kind .exe are not read"),
-    "photo.txt": (b"\x89PNG\r\n\x1a\n" + bytes(50), "it is image, not text"),
+    "photo.txt": (b"\x89PNG\r\n\x1a\n" + bytes(50), "an image, perhaps a scan"),
+    "photo.png": (b"\x89PNG\r\n\x1a\n" + bytes(50), "trip/photo.png: an image, perhaps a scan"),
+    "old.doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "trip/old.doc: an old Office file"),
+    "letter.rtf": (rb"{\rtf1 Dear all}", "trip/letter.rtf: an RTF file; save it as DOCX"),
+    "song.txt": (b"ID3\x00" + bytes(50), "it is audio, not text"),
     "nothing.txt": (b"", "nothing.txt is empty"),
 }
 

@@ -16,15 +16,15 @@ __all__ = ["browser", "page"]
 pytestmark = [needs_browser, pytest.mark.slow]
 
 
-def scan(words: str = "The gate is 412 feet long") -> bytes:
-    """A PDF of one page that is a picture of words."""
+def scan(words: str = "The gate is 412 feet long", kind: str = "PDF") -> bytes:
+    """A PDF of one page that is a picture of words, or the picture."""
     image = pytest.importorskip("PIL.Image", reason="pictures need the extra `media`")
     from PIL import ImageDraw, ImageFont
 
     picture = image.new("RGB", (900, 300), "white")
     ImageDraw.Draw(picture).text((40, 100), words, fill="black", font=ImageFont.load_default(48))
     made = io.BytesIO()
-    picture.save(made, "PDF")
+    picture.save(made, kind)
     return made.getvalue()
 
 
@@ -48,6 +48,21 @@ def test_a_scan_is_read_with_ocr_where_it_was_added(start: Start, browser: Any, 
         assert unfit(page, "files") == {}
         row.get_by_role("button", name="Read it with OCR").click()
         expect(page.locator(".files tbody th")).to_have_text(["door.pdf", "gate.pdf"])
+        with server.client() as client:
+            found = client.post("/api/indexes/gate/search", json={"query": "gate feet long"}).json()
+        assert "412" in str(found)
+    refusals_only(page)
+
+
+def test_a_picture_is_read_with_ocr_too(start: Start, browser: Any, page: Any) -> None:
+    if not images.can_recognise():
+        pytest.skip("OCR needs the extra `media`")
+    with start() as server:
+        page.goto(server.url)
+        page.get_by_label("Add files to a new index").set_input_files([file("gate.png", scan(kind="PNG"))])
+        page.get_by_role("alert").get_by_text("gate/gate.png: an image, perhaps a scan; read it with OCR").wait_for()
+        page.get_by_role("button", name="Read gate.png with OCR").click()
+        page.get_by_text("1 passage read into the index gate.").wait_for()
         with server.client() as client:
             found = client.post("/api/indexes/gate/search", json={"query": "gate feet long"}).json()
         assert "412" in str(found)

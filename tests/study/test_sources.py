@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
+from subquest.record import Episode
 from subquest.study import Source, Study, Variant
 from subquest.study.engines import Engines, Setup
 from subquest.study.results import Progress, Results
@@ -62,3 +63,6 @@ def test_a_world_is_searched_as_a_web_site_and_its_episodes_are_kept(
     (documents,) = (e["data"]["hits"] for e in events if e["kind"] == "documents")
     assert all(hit["id"].startswith("http://127.0.0.1:") for hit in documents)
     assert [e["kind"] for e in events if e["kind"] in ("page", "error")] == ["page"]
+    kept = Episode.from_json(line)
+    assert "\\boxed{read}" in kept.trajectories[0].text
+    assert not kept.trajectories[0].token_ids  # it is kept to be read

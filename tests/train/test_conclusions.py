@@ -34,6 +34,7 @@ def thought(kind: str, answer: str, results: tuple[str, ...], operation: list[ob
         ("no", ("1,037 metres", "98 metres"), ["order", 1, 2], "1037 is larger than 0098"),
         ("yes", ("1901", "3 May 1902"), ["order", 1, 2], "1901 is earlier than 1902"),
         ("yes", ("Ys", "Ys"), ["same", 1, 2], "Ys and Ys are the same"),
+        ("no", ("1931",), ["is", 1, "1934"], "1931 and 1934 are not the same"),
         ("£1,250", ("£1,200", "£50"), ["sum", 1, 2], "1200 + 50 = £1,250"),
         ("£1,150", ("£1,200", "£50"), ["difference", 1, 2], "1200 - 50 = £1,150"),
         ("no", ("Ys", "Ker"), ["same", 1, 2], "Ys and Ker are not the same"),

@@ -56,6 +56,16 @@ def test_what_another_question_rests_on_stays() -> None:
     assert not withhold([CHAIN], DOCUMENTS, 1.0, seed=0, keep={"a"}).passages
 
 
+def test_questions_that_rest_on_one_passage_are_chosen_together() -> None:
+    asked = "Who designed the Orvane Bridge?"
+    single = Question("single", asked, ("Mila Torrun",), supporting_titles=("Orvane Bridge",), supporting_ids=("a",))
+    found = withhold([CHAIN, single, ELSEWHERE], DOCUMENTS, 0.67, seed=0)
+    assert [q.unanswerable for q in found.questions] == [True, True, False]
+    assert "a" in found.passages
+    told = Document("f", "Dams", "Mila Torrun, who designed the Orvane Bridge, also designed dams.")
+    assert not withhold([CHAIN, single, ELSEWHERE], [*DOCUMENTS, told], 0.67, seed=0).passages
+
+
 def test_a_source_without_its_passages(tmp_path: Path) -> None:
     rows = [{"id": d.id, "title": d.title, "text": d.text} for d in DOCUMENTS]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -5,7 +5,7 @@ import { bytes } from "./format";
 import type { About, FileInfo } from "./types";
 
 /** What the file chooser offers. */
-export const ACCEPTED = ".txt,.md,.rst,.log,.jsonl,.ndjson,.json,.csv,.tsv,.html,.htm,.pdf,.docx,.xlsx,.pptx,.eml,.zip,.gz";
+export const ACCEPTED = ".txt,.md,.rst,.log,.jsonl,.ndjson,.json,.csv,.tsv,.html,.htm,.pdf,.docx,.xlsx,.pptx,.odt,.ods,.odp,.eml,.zip,.gz,.png,.jpg,.jpeg,.tif,.tiff,.bmp,.webp";
 
 export interface Added {
   added: number;

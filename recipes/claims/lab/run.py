@@ -10,6 +10,7 @@ unpacked elsewhere, it is gone on with there.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import subprocess
@@ -123,6 +124,8 @@ class Lab:
         self.parts = [p for p in parts_of(self.study) if p.name in (args.only or [p.name])]
         if unknown := set(args.only) - {p.name for p in self.parts}:
             raise UsageError(f"--only: there is no part {', '.join(sorted(unknown))}")
+        if args.at_once < 1:
+            raise UsageError("--at-once: give a number of parts, 1 or more")
         self._begun: set[str] = set()
         self._lock = threading.Lock()
 
@@ -198,13 +201,15 @@ class Lab:
                 self._pack()
 
     def _next(self) -> Part | None:
-        """The first part that is left and whose trainings fit into the time; answers can be cut off anywhere."""
+        """The first part that is left and fits. Answers alone can be cut off anywhere; after a training they are made
+        at once, so that its adapter need not be taken home, unless no stretch is long enough for both."""
         with self._lock:
             progress = self._progress()
             for part in self.parts:
-                training = self._training(part, progress)
-                wanted = part.name not in self._begun and (training or self._answers(part, progress))
-                if wanted and training + self.seconds.start <= self.left:
+                training, answers = self._training(part, progress), self._answers(part, progress)
+                together = bool(training) and training + answers <= 60 * self.args.minutes
+                needed = training + answers if together else training or self.seconds.start
+                if part.name not in self._begun and training + answers and needed <= self.left:
                     self._begun.add(part.name)
                     return part
         return None
@@ -228,12 +233,16 @@ class Lab:
         if (out := self.args.pack) is None:
             return
         out.mkdir(parents=True, exist_ok=True)
-        for old in out.glob("*.tar.*"):
+        for old in out.glob("adapters.tar.*"):
             old.unlink()
         progress, adapters = self._progress(), io.BytesIO()
-        if progress.results.folder.is_dir():
-            with tarfile.open(out / "results.tar.xz", "w:xz") as tar:
-                tar.add(progress.results.folder, "results")
+        building = out / "building"
+        with tarfile.open(building, "w:xz", preset=1) as tar:
+            for pattern in ("*.json.xz", "episodes/*.jsonl"):
+                for file in sorted(progress.results.folder.glob(pattern)):
+                    with contextlib.suppress(FileNotFoundError):  # another part has just completed it
+                        tar.add(file, file.relative_to(self.store))
+        building.replace(out / "results.tar.xz")
         with tarfile.open(fileobj=adapters, mode="w") as tar:
             for part in self.parts:
                 for place in (adapter_of(self.study, t, self.store / "runs") for t in part.trainings):

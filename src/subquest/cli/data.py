@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..output_file import check_output
+from . import data_questions
 
 if TYPE_CHECKING:
     from ..data.registry import Published
@@ -59,10 +60,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--concurrency", type=int, default=64, help="calls to the model at once (default 64)")
     made.add_argument("--journal-only", action="store_true", help="write, and leave rendering to a later call")
     made.add_argument("--json", action="store_true", help="print the report as one JSON document")
+    data_questions.configure(
+        actions.add_parser("questions", help="let a model write questions about your own documents, with plans")
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    actions = {"list": _list, "get": _get, "convert": _convert, "organisations": _organisations}
+    actions = {
+        "list": _list,
+        "get": _get,
+        "convert": _convert,
+        "organisations": _organisations,
+        "questions": data_questions.run,
+    }
     return actions[args.action](args)
 
 
@@ -175,8 +185,9 @@ def _convert(args: argparse.Namespace) -> int:
 
 
 def _organisations(args: argparse.Namespace) -> int:
+    from ..data.journal import read_journal
     from ..paperwork.dataset import write_split
-    from ..paperwork.writing import JOURNAL, read_journal, totals
+    from ..paperwork.writing import JOURNAL, Written, totals
 
     for name, least in (("count", 1), ("concurrency", 1)):
         if getattr(args, name) < least:
@@ -190,7 +201,7 @@ def _organisations(args: argparse.Namespace) -> int:
     if args.model:
         written = asyncio.run(_write_organisations(args))
     else:
-        written = [one for one in read_journal(args.out / JOURNAL) if one.organisation.number < args.count]
+        written = [one for one in read_journal(args.out / JOURNAL, Written) if one.organisation.number < args.count]
     if not written:
         raise UsageError(
             f"{args.out / JOURNAL} has no finished organisation; "

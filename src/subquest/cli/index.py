@@ -151,6 +151,8 @@ def _size(args: argparse.Namespace) -> Size | None:
 
 def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
     """Print what was done; returns the exit status."""
+    from ..retrieval.ingest.sources import OLD_OFFICE, PICTURES
+
     for note in report.notes:
         print(f"note: {printable(str(note))}", file=sys.stderr)
     if report.doubles:
@@ -162,7 +164,10 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
         print(f"note: {kept} still found ({printable(some)}); --prune removes what is gone", file=sys.stderr)
     if report.passed_over:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.passed_over.most_common(8))
-        print(f"not read: {kinds}", file=sys.stderr)
+        unread = {kind[1:] for kind in report.passed_over}
+        pictures = "; --ocr reads the text in images" if unread & PICTURES else ""
+        old = "; save old Office files as DOCX, XLSX, PPTX or PDF" if unread & OLD_OFFICE else ""
+        print(f"not read: {kinds}{pictures}{old}", file=sys.stderr)
     counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged", "removed")}
     result = {
         "index": str(index.path),

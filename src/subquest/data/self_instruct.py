@@ -146,6 +146,13 @@ def mentions(text: str, answer: str) -> bool:
     return answer in text and re.search(rf"\b{re.escape(answer)}\b", text) is not None
 
 
+def holds(text: str, value: str) -> bool:
+    """Whether a value stands in a text as a whole: 4,500 does not stand in 14,500."""
+    return re.search(rf"(?<![\w.,]){re.escape(value)}(?![\d])(?!,\d)(?!\w)", text, re.IGNORECASE) is not None or (
+        not value[0].isalnum() and re.search(rf"{re.escape(value)}(?!\d)(?!,\d)", text) is not None
+    )
+
+
 def same_answer(given: str, gold: str) -> bool:
     plain = [re.sub(r"[^\w ]", "", re.sub(r"\b(the|an?)\b", "", t.casefold())).split() for t in (given, gold)]
     return plain[0] == plain[1]

@@ -126,19 +126,21 @@ def _learnt(store: RunStore) -> Overview:
         step = max(step, at)
     metric = next((name for name in LEARNT if name in newest), "")
     score = {"metric": metric, "value": newest[metric]} if metric else None
-    recipe = _recipe(store.path.parent)
-    steps, model = (recipe.get(table, {}).get(name) for table, name in (("optimiser", "steps"), ("model", "path")))
+    folder = store.path.parent
+    recipe = {name: table for name, table in _object(folder / "recipe.json").items() if isinstance(table, dict)}
+    asked, model = (recipe.get(table, {}).get(name) for table, name in (("optimiser", "steps"), ("model", "path")))
+    steps = _object(folder / "steps.json").get("steps", asked)
     found: Overview = {"score": score, "step": step, "steps": steps if isinstance(steps, int) else 0}
     return {**found, "models": [Path(model).name]} if isinstance(model, str) else found
 
 
-def _recipe(folder: Path) -> dict[str, dict[str, Any]]:
-    """The tables of a training run's recipe; empty if it cannot be read."""
+def _object(path: Path) -> dict[str, Any]:
+    """A JSON object in a training run's folder; empty if it cannot be read."""
     try:
-        found = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {name: table for name, table in found.items() if isinstance(table, dict)} if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _status(run: Overview, stamp: tuple[Any, ...]) -> str:

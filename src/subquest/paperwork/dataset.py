@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..codec import to_dict
+from ..data.self_instruct import holds
 from ..errors import DataError
 from ..output_file import complete_file
 from ..record import Document, Question, Step
 from ..retrieval.index import Index
 from ..retrieval.ingest import ingest
-from .fact_check import holds
 from .organisation import Fact
 from .papers import Paper
 from .questions import Asked, Key

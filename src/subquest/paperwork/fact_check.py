@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from ..data.self_instruct import mentions
+from ..data.self_instruct import holds, mentions
 from .organisation import Fact, Thing
 
 SHORT = "too short"
@@ -120,13 +120,6 @@ def is_near(text: str, fact: Fact) -> bool:
     names = [fact.subject, *([fact.subject.split()[-1]] if fact.kind == "person" else [])]
     found = [plain(block) for block in blocks(text)]
     return any(holds(block, fact.value) and any(mentions(block, name) for name in names) for block in found)
-
-
-def holds(text: str, value: str) -> bool:
-    """Whether a value stands in a text as a whole: 4,500 does not stand in 14,500."""
-    return re.search(rf"(?<![\w.,]){re.escape(value)}(?![\d])(?!,\d)(?!\w)", text, re.IGNORECASE) is not None or (
-        not value[0].isalnum() and re.search(rf"{re.escape(value)}(?!\d)(?!,\d)", text) is not None
-    )
 
 
 def _added(bare: str, own: set[str], known: Iterable[Thing]) -> str:

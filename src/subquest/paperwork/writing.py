@@ -8,21 +8,18 @@ written once more and then left out. A question that the model does not word wel
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
-from ..codec import Record, from_dict, to_dict
+from ..codec import Record
+from ..data.journal import append_to_journal, read_journal, run_workers
 from ..data.self_instruct import ANSWER, mentions, same_answer
 from ..engine.interface import Engine, Generation, Message, Sampling
-from ..errors import DataError, UsageError
-from ..input_file import parse_json
+from ..errors import UsageError
 from ..worlds.random_stream import RandomStream, digest
 from . import fact_check
 from .organisation import Fact, Organisation, Thing, Vocabulary, draw, sector_of
@@ -255,53 +252,24 @@ async def write_organisations(
 
     After `seconds` no more are begun, and those under way are left out.
     """
-    out.mkdir(parents=True, exist_ok=True)
     journal = out / JOURNAL
-    done = {w.organisation.number: w for w in read_journal(journal)}
+    done = {w.organisation.number: w for w in read_journal(journal, Written)}
     if any(w.organisation.seed != seed for w in done.values()):
         raise UsageError(f"{journal} was written with another seed; use it, or another folder")
     writer = Writer(engine, seed, concurrency=concurrency)
     waiting = iter([n for n in range(count) if n not in done])
-    _mend(journal)
-    with journal.open("a", encoding="utf-8") as file:
+    with append_to_journal(journal) as add:
 
         async def work() -> None:
             for number in waiting:
                 made = await writer.write(number)
-                file.write(json.dumps(to_dict(made), ensure_ascii=False) + "\n")
-                file.flush()
+                add(made)
                 done[number] = made
                 if progress:
                     progress(len(done))
 
-        workers = [asyncio.ensure_future(work()) for _ in range(max(1, concurrency // AT_ONCE))]
-        try:
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(asyncio.gather(*workers), seconds)
-        finally:
-            for task in workers:
-                task.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+        await run_workers(work, max(1, concurrency // AT_ONCE), seconds)
     return [done[number] for number in sorted(done) if number < count]
-
-
-def _mend(journal: Path) -> None:
-    """Cut off a line that a run left half written."""
-    if journal.exists() and not (text := journal.read_bytes()).endswith(b"\n") and text:
-        journal.write_bytes(text[: text.rfind(b"\n") + 1])
-
-
-def read_journal(path: Path) -> Iterable[Written]:
-    """The organisations of a journal; a last line without an end was being written when a run was stopped."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if line.endswith("\n"):
-                try:
-                    yield from_dict(Written, parse_json(line, f"{path}:{number}"))
-                except msgspec.MsgspecError as error:
-                    raise DataError(f"{path}:{number}: {error}") from None
 
 
 def totals(written: Sequence[Written]) -> tuple[Counter[str], Counter[str]]:

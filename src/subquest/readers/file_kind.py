@@ -8,13 +8,13 @@ import zipfile
 from typing import BinaryIO
 
 from ..errors import DataError
-from .archive import directory_within
+from .archive import DAMAGED, directory_within
 
 MEDIA = frozenset({"image", "audio", "video"})
 _MAGIC = (
     (b"%PDF-", "pdf"), (b"\x89PNG\r\n\x1a\n", "image"), (b"\xff\xd8\xff", "image"), (b"II*\x00", "image"),
     (b"MM\x00*", "image"), (b"\xff\xfb", "audio"), (b"\xff\xf3", "audio"), (b"\x1aE\xdf\xa3", "video"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"), (b"\x1f\x8b", "gzip"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"), (b"\x1f\x8b", "gzip"), (b"{\\rtf", "rtf"),
 )  # fmt: skip
 _WORDS = (
     (b"GIF8", "image"), (b"BM", "image"), (b"ID3", "audio"), (b"fLaC", "audio"), (b"OggS", "audio"),
@@ -28,11 +28,21 @@ _SUFFIXES = {
     "md": "text", "markdown": "text", "txt": "text", "xml": "text", "py": "text", "log": "text",
     "eml": "mail",
 }  # fmt: skip
+_OPEN_DOCUMENT = {
+    b"application/vnd.oasis.opendocument.text": "odt",
+    b"application/vnd.oasis.opendocument.spreadsheet": "ods",
+    b"application/vnd.oasis.opendocument.presentation": "odp",
+}
+"""By what stands in the member `mimetype`; templates have `-template` behind it."""
 _HEAD = 2048
 
 
 def sniff(content: bytes, name: str = "", content_type: str = "") -> str:
-    """pdf, docx, xlsx, pptx, zip, tar, gzip, ole, html, mail, csv, json, text, image, audio, video or binary."""
+    """The kind of a file by its content.
+
+    pdf, docx, xlsx, pptx, odt, ods, odp, zip, tar, gzip, ole, rtf, html, mail, csv, json, text, image, audio, video or
+    binary.
+    """
     return sniff_file(io.BytesIO(content), name, content_type)
 
 
@@ -74,7 +84,9 @@ def _office_kind(file: BinaryIO) -> str:
         directory_within(file)
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, DataError, NotImplementedError, ValueError):  # such as a name that is not UTF-8
+            if kind := opendocument_kind(archive):
+                return kind
+    except (zipfile.BadZipFile, DataError, RuntimeError, ValueError, *DAMAGED):  # such as a name that is not UTF-8
         return "zip"
     finally:
         file.seek(0)
@@ -82,3 +94,11 @@ def _office_kind(file: BinaryIO) -> str:
         if any(name.startswith(prefix) for name in names):
             return kind
     return "zip"
+
+
+def opendocument_kind(archive: zipfile.ZipFile) -> str:
+    """odt, ods or odp; empty for another archive."""
+    if not {"mimetype", "content.xml"} <= archive.NameToInfo.keys():
+        return ""
+    with archive.open("mimetype") as stream:
+        return _OPEN_DOCUMENT.get(stream.read(100).strip().removesuffix(b"-template"), "")

@@ -57,13 +57,13 @@ def _local(values: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def core_title(archive: zipfile.ZipFile) -> str:
+def core_title(archive: zipfile.ZipFile, properties: str = "docProps/core.xml") -> str:
     """The title in the properties of an office file."""
-    if "docProps/core.xml" not in archive.namelist():
+    if properties not in archive.NameToInfo:
         return ""
     inside, words = False, ""
-    with archive.open("docProps/core.xml") as stream:
-        for event in events(stream, "docProps/core.xml"):
+    with archive.open(properties) as stream:
+        for event in events(stream, properties):
             if isinstance(event, str):
                 words += event if inside else ""
             else:

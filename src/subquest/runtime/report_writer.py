@@ -29,7 +29,7 @@ from .part_run import SectionRun
 from .prompts import Prompts
 from .rendering import cut_to_tokens, one_line
 from .run import Answer, Run
-from .sentence_check import Check, Checked, check_text
+from .sentence_check import LINE_START, Check, Checked, check_text
 from .statements import analysed, claim_of, declines, sentences, title_of
 from .turn import Turn
 
@@ -210,7 +210,7 @@ class ReportWriter:
         sections: list[Section] = []
         for title in dict.fromkeys(quote.title for quote in quotes):
             places = sorted((q.start, at) for at, q in enumerate(quotes) if q.title == title)
-            fresh = self._unsaid((Checked(one_line(quotes[at].quote), (at,)) for _, at in places), quotes)
+            fresh = self._unsaid((Checked(_as_sentence(quotes[at].quote), (at,)) for _, at in places), quotes)
             if fresh:
                 section = Section(one_line(title), self._run.question.question, self._numbered(fresh, quotes))
                 sections.append(section)
@@ -309,9 +309,15 @@ def _spoken(turn: Turn) -> str:
 def _verbatim(quotes: Sequence[Evidence], at: int) -> Checked:
     """A quote as a sentence; with the title of its document if it does not name it."""
     quote = quotes[at]
-    text, title = one_line(quote.quote), title_of(quote.title)
+    text, title = _as_sentence(quote.quote), title_of(quote.title)
     named = title.words <= frozenset(compared_words(text))
     return Checked(text if named else f"{one_line(quote.title)}: {text}", (at,))
+
+
+def _as_sentence(quote: str) -> str:
+    """A quote between other sentences: an item of a list without its bullet, a row of a table with a full stop."""
+    text = LINE_START.sub("", one_line(quote))
+    return text if text[-1:] in ".!?。！？\"')]”’」』）" else f"{text.rstrip(',;:')}."
 
 
 def _stating(answer: str, quotes: Sequence[Evidence]) -> int:

@@ -24,7 +24,7 @@ LONGEST = 600
 """Characters of a sentence; a longer one is a list or a text without full stops."""
 _CITED = re.compile(r"\s*\[(\d{1,3}(?:\s*[,;]\s*\d{1,3})*)\]")
 _MARKUP = re.compile(r"</?[a-zA-Z_]+>|\*\*|__|`+")
-_LINE_START = re.compile(r"^\s*(?:[-*•+]\s+|\d{1,2}[.)]\s+|answer\s*:\s*)", re.IGNORECASE)
+LINE_START = re.compile(r"^\s*(?:[-*•+]\s+|\d{1,2}[.)]\s+|answer\s*:\s*)", re.IGNORECASE)
 
 
 class Checked(NamedTuple):
@@ -85,7 +85,7 @@ def is_supported(sentence: str, quotes: Iterable[Evidence]) -> bool:
 def _sentences(text: str) -> Iterable[tuple[str, list[int]]]:
     """The sentences of a text without their markup, and the citations in or right after each."""
     for line in text.splitlines():
-        bare = _MARKUP.sub("", _LINE_START.sub("", line)).strip()
+        bare = _MARKUP.sub("", LINE_START.sub("", line)).strip()
         if not bare or line.lstrip().startswith("#"):
             continue
         moved = re.sub(rf"([.!?])((?:{_CITED.pattern})+)", r"\2\1", bare)  # "… in Kestel. [1]" as "… in Kestel [1]."

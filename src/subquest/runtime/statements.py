@@ -47,6 +47,8 @@ _DECLINES = frozenset(
 )
 _LINE = re.compile(r"[^\n]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[\w])|(?<=[。！？])[」』”’）]*\s*")
+_ITEM = re.compile(r"(?:\d{1,3}|[a-z])\.")
+"""The number of an item in a list."""
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|No|c|ca|e\.g|i\.e)\.$")
 
 
@@ -197,14 +199,18 @@ def _stretches(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Start and end of each sentence; an initial or a common abbreviation does not end one. A table's row is one."""
+    """Start and end of each sentence, without the number of a list's item.
+
+    An initial or a common abbreviation does not end one. A table's row is one.
+    """
     spans: list[tuple[int, int]] = []
     for line in _LINE.finditer(text):
         start, last = line.span()
         for match in () if is_row(line[0]) else _SENTENCE_END.finditer(text, start, last):
             if _ABBREVIATION.search(text[max(start, match.start() - 6) : match.start()]):
                 continue
-            if text[start : match.start()].strip():
+            before = text[start : match.start()].strip()
+            if before and not (start == line.start() and _ITEM.fullmatch(before)):
                 spans.append((start, match.start()))
             start = match.end()
         if rest := text[start:last].rstrip():

@@ -14,7 +14,7 @@ from ..readers.images import can_recognise
 from ..retrieval import Index
 from ..retrieval.files import KEPT, IndexedFile
 from ..retrieval.ingest import Found, Report, State, forget_files, ingest
-from ..retrieval.ingest.sources import SUFFIXES, digest, open_regular, suffix_of
+from ..retrieval.ingest.sources import OLD_OFFICE, PICTURES, SUFFIXES, digest, open_regular, suffix_of
 from .replies import Problem
 
 Progress = Callable[[State], None]
@@ -38,7 +38,7 @@ def add_uploads(
     """
     folder = index.path / KEPT / label
     folder.mkdir(parents=True, exist_ok=True)
-    taken = [upload for upload in uploads if suffix_of(upload.name) in SUFFIXES]
+    taken = [upload for upload in uploads if suffix_of(upload.name) in SUFFIXES | PICTURES | OLD_OFFICE]
     with _replaced(folder, taken) as kept:
         found = [Found(str(path), f"{label}/{path.name}", str(folder), path.stat().st_size) for path in kept]
         report = ingest(index, found, ocr=ocr, jobs=1, progress=progress)

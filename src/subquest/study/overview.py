@@ -76,8 +76,12 @@ class Overview:
         return "\n".join(lines)
 
     def _verdict(self, claim: Claim, size: Size) -> str:
+        """The claim's first comparison over all questions, and how many of all its comparisons hold."""
         own = _claim(size, claim.id)
-        return size.page.words(own) if own is not None else "–"
+        if own is None:
+            return "–"
+        first, counted = self.first(claim, size), size.page.words(own)
+        return f"**{first.word}** {first.difference:+.3f} ({counted})" if first is not None else counted
 
     # ---- a page for each paper
 

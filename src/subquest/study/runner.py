@@ -13,7 +13,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..evaluate.runner import evaluate as run_jobs
 from ..judge import AnswerCase
 from ..judge.rules import judge_answer
 from ..metrics.plans import score_plans
-from ..record import Episode, Question
+from ..record import Episode, Question, Trajectory
 from ..retrieval.minilm import weights
 from ..systems.apex.plan import written_plan
 from ..systems.registry import get
@@ -162,7 +162,7 @@ class Recorder:
     def read(self, unit: Unit, episode: Episode) -> None:
         """An episode that is kept for readers."""
         for variant in unit.variants:
-            self.progress.results.keep_episode(variant.name, episode.to_json())
+            self.progress.results.keep_episode(variant.name, _as_text(episode).to_json())
 
     def _finish(self, unit: Unit) -> None:
         questions, source = unit.ready.questions, unit.part.source
@@ -289,6 +289,16 @@ class _Batch:
                 for (_, scores, _), value in zip(own, plans, strict=True):
                     scores |= {} if value is None else {"sepr": value}
             self._recorder.keep(unit, {n: scores for n, scores, _ in own})
+
+
+def _as_text(episode: Episode) -> Episode:
+    """An episode without token ids and log-probs: nobody reads them, and they would be most of a store."""
+
+    def as_text(context: Trajectory) -> Trajectory:
+        segments = (replace(s, token_ids=(), logprobs=None) for s in context.segments)
+        return replace(context, segments=tuple(segments))
+
+    return replace(episode, trajectories=tuple(map(as_text, episode.trajectories)))
 
 
 def scores_of(episode: Episode, scores: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:

@@ -11,8 +11,9 @@ import lzma
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 
@@ -71,9 +72,10 @@ def read_file(path: Path) -> FileText:
 
 def from_bytes(content: bytes, kind: str, name: str = "") -> FileText:
     """The content of a file of a known kind as text."""
-    readers = {
+    readers: dict[str, Callable[[bytes], Iterator[tuple[str, str]]]] = {
         "pdf": _pdf, "docx": _docx, "xlsx": _xlsx, "pptx": _pptx, "zip": _zip, "csv": _csv, "json": _json,
-        "html": _html, "mail": _mail, "text": _text,
+        "html": _html, "mail": _mail, "text": _text, "rtf": _text,
+        "odt": partial(_docx, kind="odt"), "ods": partial(_xlsx, kind="ods"), "odp": partial(_pptx, kind="odp"),
     }  # fmt: skip
     if kind not in readers:
         raise ToolError(f"{name or 'the file'} is {kind}, which cannot be read as text")
@@ -132,11 +134,11 @@ def _page(parts: Sequence[Part]) -> tuple[str, str]:
     return f"page {parts[0].place['page']}", text or "(no text on this page; it may be a scan)"
 
 
-def _docx(content: bytes) -> Iterator[tuple[str, str]]:
+def _docx(content: bytes, kind: str = "docx") -> Iterator[tuple[str, str]]:
     lines: list[str] = []
     room, wrong = MAX_TEXT, None
     try:
-        for part in _office(content, "docx"):
+        for part in _office(content, kind):
             lines.append(part.text.rstrip("\n"))
             room -= len(part.text)
             if room <= 0:
@@ -148,13 +150,13 @@ def _docx(content: bytes) -> Iterator[tuple[str, str]]:
         raise wrong
 
 
-def _pptx(content: bytes) -> Iterator[tuple[str, str]]:
-    for part in _office(content, "pptx"):
+def _pptx(content: bytes, kind: str = "pptx") -> Iterator[tuple[str, str]]:
+    for part in _office(content, kind):
         yield f"slide {part.place['slide']}", part.text.rstrip("\n")
 
 
-def _xlsx(content: bytes) -> Iterator[tuple[str, str]]:
-    for sheet, rows in groupby(_office(content, "xlsx"), lambda part: part.place["sheet"]):
+def _xlsx(content: bytes, kind: str = "xlsx") -> Iterator[tuple[str, str]]:
+    for sheet, rows in groupby(_office(content, kind), lambda part: part.place["sheet"]):
         yield f"sheet {sheet}", _table(rows)
 
 

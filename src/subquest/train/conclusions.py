@@ -21,8 +21,10 @@ _YEAR = re.compile(r"(?<![\d,.])\d{4}(?![\d,.]\d)\b")
 _NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: (thousand|million|billion))?")
 _SCALE = {"": 1, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 
-SEVERAL = frozenset({"comparison", "bridge-comparison", "temporal", "superlative", "intersection", "sum", "difference"})
-"""Question types whose answer is worked out from several results rather than being the last of them."""
+SEVERAL = frozenset(
+    {"comparison", "bridge-comparison", "temporal", "superlative", "intersection", "sum", "difference", "yes-no"}
+)
+"""Question types whose answer is worked out from results rather than being the last of them."""
 
 
 class Measure(NamedTuple):
@@ -56,15 +58,21 @@ def worked_out(question: Question, facts: Sequence[Fact], results: Sequence[str]
     if name in ("sum", "difference"):
         values = [measure(results[int(n) - 1]) for n in rest]
         return f"{(' + ' if name == 'sum' else ' - ').join(v.shown for v in values if v)} = {answer}"
+    if name == "is":
+        return _alike(results[int(rest[0]) - 1], str(rest[1]), answer)
     if name in ("pick", "order", "same", "years", "age"):
         first, second = (results[int(n) - 1] for n in rest[:2])
         if name == "same":
-            return f"{first} and {second} are {'the same' if answer == 'yes' else 'not the same'}"
+            return _alike(first, second, answer)
         pair = [measure(first), measure(second)]
         if name == "pick":
             return _extreme(pair, str(rest[2]), answer)
         return _ordered(pair) if name == "order" else _passed(pair, name == "age")
     return ""
+
+
+def _alike(first: str, second: str, answer: str) -> str:
+    return f"{first} and {second} are {'the same' if answer == 'yes' else 'not the same'}"
 
 
 def _operation(question: Question, facts: Sequence[Fact]) -> tuple[str | int, ...]:

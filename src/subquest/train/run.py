@@ -68,6 +68,7 @@ class TrainRun:
     """The folder of one run.
 
     recipe.json   what is trained; resuming with another recipe is refused, but for more steps
+    steps.json    how many steps the whole run takes
     run.sqlite    curves and sample episodes
     checkpoints/  the last few
     best/         the adapter (or weights) that did best on the dev questions
@@ -146,6 +147,14 @@ class TrainRun:
             return any(True for _ in store.metrics())
         finally:
             store.close()
+
+    def plan(self, steps: int) -> None:
+        """Note how many steps the whole run takes: fewer than the recipe says if what is learnt from ends earlier."""
+        self.steps = steps
+        if self.ranks.first:
+            half = self.folder / "steps.tmp"
+            half.write_text(json.dumps({"steps": steps}), encoding="utf-8")
+            os.replace(half, self.folder / "steps.json")
 
     def keep_sources(self, digests: Mapping[str, str]) -> None:
         """Note the digests of the training data. Raises a UsageError if the run was trained on other data so far: its

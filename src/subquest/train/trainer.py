@@ -130,7 +130,7 @@ class Trainer:
         self._watch = watch
         self._started: tuple[float, int] | None = None
         """When this process began its first step, and after which step."""
-        run.steps = steps
+        run.plan(steps)
 
     def resume(self) -> dict[str, Any]:
         """Go on from the newest checkpoint, if there is one; returns its state."""

@@ -1,13 +1,13 @@
 """Questions that the documents cannot answer: their supporting passages are taken out of what is searched.
 
 `unknown` is then the right answer. A question is chosen only if no passage that stays states its answer beside a name
-that the question or its plan mentions, and if nothing that another question rests on is taken from it.
+that the question or its plan mentions. All questions that rest on the same passage are chosen together or not at all.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..metrics import contains_answer, is_yes_no
 from ..record import UNKNOWN, Document, Question
-from .facts import names_in
+from .facts import facts_of, names_in
 
 TYPE = "unanswerable"
 
@@ -48,23 +48,41 @@ def withhold(
     if not wanted:
         return Withheld(list(questions), frozenset())
     passages = {document.id: f"{document.title} {document.text}" for document in documents}
-    uses = Counter(id for question in questions for id in set(question.supporting_ids))
-    uses.update(keep)
+    resting: defaultdict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        for id in set(question.supporting_ids):
+            resting[id].append(question)
     gone: dict[str, frozenset[str]] = {}
     order = list(questions)
     random.Random(f"{seed}/unanswerable").shuffle(order)
     for question in order:
-        if len(gone) == wanted:
+        if len(gone) >= wanted:
             break
         supports = [id for id in question.supporting_ids if id in passages]
-        if not supports or any(uses[id] > 1 for id in supports):
+        if not supports or question.id in gone or any(id in keep for id in supports):
             continue
         chain = len(question.decomposition) > 1 and not is_yes_no(question.answers)
         out = frozenset(supports[-1:] if chain and len(gone) % 2 else supports)
-        if not _stated(question, (text for id, text in passages.items() if id not in out)):
-            gone[question.id] = out
+        group = {q.id: q for id in out for q in resting[id] if q.id not in gone}
+        if len(gone) + len(group) > wanted:
+            continue
+        left = [text for id, text in passages.items() if id not in out]
+        if not any(_answered(q, out, left) for q in group.values()):
+            gone |= dict.fromkeys(group, out)
     found = [as_unknown(q) if q.id in gone else q for q in questions]
     return Withheld(found, frozenset(id for out in gone.values() for id in out))
+
+
+def _answered(question: Question, out: Collection[str], texts: Iterable[str]) -> bool:
+    """Whether the passages that stay answer a question. Where its last one stays, an earlier step decides."""
+    if question.supporting_ids[-1] in out:
+        return _stated(question, texts)
+    facts = facts_of(question)
+    if len(facts) != len(question.supporting_ids):  # nothing says which step has lost its passage
+        return True
+    lost = [fact for fact, id in zip(facts, question.supporting_ids, strict=True) if id in out]
+    asked = [Question("", fact.task, (fact.answer,), supporting_titles=(fact.support,)) for fact in lost]
+    return all(_stated(step, texts) for step in asked)
 
 
 def _stated(question: Question, texts: Iterable[str]) -> bool:

@@ -25,7 +25,7 @@ from ..splitter import Size
 from .sources import PICTURES, SUFFIXES, suffix_of
 from .table_writer import TableWriter
 
-ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "html", "mail"})
+ISOLATED = frozenset({"pdf", "docx", "pptx", "xlsx", "odt", "ods", "odp", "html", "mail"})
 """Kinds that are read in a process of their own."""
 _STREAMED = frozenset({"jsonl", "ndjson", "tsv", "csv", "txt", "text", "md", "markdown", "rst", "log"})
 _DEPTH = 3
@@ -33,6 +33,8 @@ _DEPTH = 3
 MARKDOWN = ("md", "markdown")
 _PLAIN = frozenset({"log", "csv", "tsv", "yaml", "yml"})
 _OLE = "an old Office file (such as .doc or .xls); save it as DOCX, XLSX, PPTX or PDF"
+_RTF = "an RTF file; save it as DOCX, ODT or PDF"
+_IMAGE = "an image, perhaps a scan; read it with --ocr"
 _LOCKED = "it is encrypted; it can be read after its password is removed"
 _PACKAGE = "EncryptedPackage".encode("utf-16-le")
 """The name of the stream that holds a DOCX, XLSX or PPTX with a password, in the directory of an OLE file."""
@@ -127,8 +129,10 @@ class FileReader:
             yield from self._tar_members(file, name, meta, contents, budget)
         elif kind == "ole":
             raise DataError(_LOCKED if _is_locked(file) else _OLE)
+        elif kind == "rtf":
+            raise DataError(_RTF)
         elif kind in MEDIA or kind == "binary":
-            raise DataError("it is binary, not text" if kind == "binary" else f"it is {kind}, not text")
+            raise DataError(_IMAGE if kind == "image" else f"it is {kind}, not text")
         elif kind == "json":
             contents.unguessed |= is_unguessed(file)
             yield from passages.of_parts(read_json(file))

@@ -136,11 +136,12 @@ class Ledger:
                 _extend(account.kept, [(number, number)])
             elif number != before:
                 _extend(own, [(number, number)])
-                if before and _within(before, account.old):
+                earlier = before and _within(before, account.old)
+                if earlier:
                     _extend(account.replaced, [(before, before)])
                 if before:
                     self._displace(identifier, before, account.number)
-                if before >= self._began and len(self.doubles) < 1000:
+                if before >= self._began and not earlier and len(self.doubles) < 1000:
                     self.doubles.append(identifier)
             elif not _within(number, account.own) and not _within(number, own):
                 _extend(shared, [(number, number)])

@@ -19,11 +19,13 @@ from ..store import LOCK, STORE
 
 SUFFIXES = frozenset({
     "jsonl", "ndjson", "tsv", "csv", "txt", "text", "md", "markdown", "rst", "log", "json", "html", "htm", "xhtml",
-    "pdf", "docx", "docm", "pptx", "pptm", "xlsx", "xlsm", "eml", "zip", "tar", "tgz",
+    "pdf", "docx", "docm", "pptx", "pptm", "xlsx", "xlsm", "odt", "ods", "odp", "eml", "zip", "tar", "tgz",
 })  # fmt: skip
 """What is read in folders and by patterns, each also with .gz; a file that is named is always read."""
 PICTURES = frozenset({"png", "jpg", "jpeg", "tif", "tiff", "bmp", "webp"})
 """Read too with OCR."""
+OLD_OFFICE = frozenset({"doc", "xls", "ppt", "rtf"})
+"""Not read; one that is named says what to do."""
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
     (stat.S_ISDIR, "a folder"),

@@ -1,4 +1,4 @@
-"""Which documents are older versions of others, by what they say about themselves.
+"""Which documents are older versions of others, by what they say about themselves and by the names of their files.
 
 Near its beginning or in its front matter a document may name its version (`Version: 2.1`), what it replaces
 (`Supersedes: Travel policy 2023`, `This plan replaces version 1`) or what has replaced it (`Superseded by …`). Such a
@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from ...codec import Record
 from ...record import Document
-from .versions import are_related, newer_versions
+from .versions import are_related, newer_versions, version_in
 
 HEAD = 1500
 """Characters of a document in which it speaks of itself."""
@@ -50,6 +50,7 @@ class Stated(Record):
 
     title: str = ""
     version: tuple[int, ...] = ()
+    """As it says, or else as the name of its file does."""
     date: str = ""
     """The first that is named, as 2024-05-01."""
     replaces: tuple[str, ...] = ()
@@ -70,9 +71,10 @@ def stated_in(documents: Iterable[Document]) -> Stated:
     if not passages:
         return Stated()
     fields = {name.casefold().replace("-", "_"): value for name, value in passages[0].meta.items()}
+    file = PurePosixPath(str(fields.get("file", ""))).name
     title = re.sub(r" \(superseded by .*\)$", "", passages[0].title).partition(" > ")[0]
     first = passages[0].text.partition("\n")[0].strip(" #*=-\t")
-    if title == PurePosixPath(str(fields.get("file", ""))).name and len(first) <= _HEADING:  # a text without headings
+    if title == file and len(first) <= _HEADING:  # a text without headings
         title = first or title
     text = "\n".join(passage.text for passage in passages)[:HEAD]
     replaces = (*_listed(fields, "supersedes", "replaces"), *(found[1].strip() for found in _REPLACES.finditer(text)))
@@ -90,8 +92,10 @@ def stated_in(documents: Iterable[Document]) -> Stated:
         ),
         "",
     )
+    named = version_in(file)
+    number = _number(version) or (_without_zeros(named.number) if named else ())
     dates = (*_listed(fields, "date", "effective", "valid_from", "updated"), title, own)
-    return Stated(title, _number(version), next((date for where in dates for date in _dates(where)), ""), replaces, by)
+    return Stated(title, number, next((date for where in dates for date in _dates(where)), ""), replaces, by)
 
 
 def replaced_files(stated: Mapping[str, Stated], names: Iterable[str]) -> dict[str, str]:
@@ -180,7 +184,14 @@ def _listed(fields: Mapping[str, object], *names: str) -> tuple[str, ...]:
 
 
 def _number(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".")) if text else ()
+    return _without_zeros(tuple(int(part) for part in text.split("."))) if text else ()
+
+
+def _without_zeros(number: tuple[int, ...]) -> tuple[int, ...]:
+    """Version 2.0 is version 2."""
+    while number[-1:] == (0,):
+        number = number[:-1]
+    return number
 
 
 def _dates(text: str) -> Iterator[str]:

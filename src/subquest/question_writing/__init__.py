@@ -1,0 +1,8 @@
+"""Questions about the passages of any collection, written by a language model and checked by code and by the model.
+
+passages   which passages are asked about
+prompts    what the model is asked to write
+checks     whether a question, a yes-or-no question or a joined one can be used
+writing    all of it with a model, many passages at once
+dataset    questions and passages as evaluation and training read them
+"""

@@ -1,0 +1,125 @@
+"""What the model is asked: to write questions, word them otherwise, answer them, turn them into yes or no, join two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..record import Document
+
+MOST_WORDS = 250
+"""Words of a passage that a model is shown."""
+ASKERS = (
+    "a new colleague",
+    "somebody who is in a hurry",
+    "a journalist",
+    "a customer",
+    "an auditor",
+    "a student who writes a paper",
+    "a curious reader",
+    "a manager who prepares a meeting",
+)
+
+WRITE = """You write questions that people put to a search engine over a collection of documents. They have not seen \
+the text that you are given, so each question must be clear by itself: name people, places, things and codes in full, \
+and never write "the text", "the table", "this", "he", "she" or "they". Word the question otherwise than the text. \
+Copy each answer exactly from the text: a name, a date, a number or a few words. Ask for things of different kinds: \
+who, where, when, which, how many, how much, what for, why, and lists."""
+WRITE_EXAMPLES = (
+    """Title: Minutes of the Pell harbour board, 4 May 2021
+Text: Ada Quill reported that the ferry Marlow needs a new engine, because the old one failed its inspection twice. It \
+will cost 84,000 pounds. Brandt & Sons will fit it in October. The board named three boats for the summer service: \
+Heron, Tern and Gull.
+Asked by: a new colleague""",
+    """Q: Who told the Pell harbour board about the trouble with the ferry Marlow?
+A: Ada Quill
+Q: How much money is needed to replace the motor of the ferry Marlow?
+A: 84,000 pounds
+Q: Which firm puts a new motor into the ferry Marlow?
+A: Brandt & Sons
+Q: What happened to the motor that the ferry Marlow had before?
+A: failed its inspection twice
+Q: Which boats did the Pell harbour board choose to run in summer?
+A: Heron, Tern and Gull""",
+    """Title: Machines of Orme Works
+Text: machine: KVR-E12; kind: laser cutter; place: Low Mill; supplier: Dunn Tools; bought: 3 March 2019; price: $7,400
+machine: KVR-E31; kind: press; place: High Yard; supplier: Selby Metals; bought: 9 June 2020; price: $2,150
+Asked by: an auditor
+Each question contains: Low Mill""",
+    """Q: What was spent on the laser cutter that stands in Low Mill?
+A: $7,400
+Q: Since when has Orme Works had its machine in Low Mill?
+A: 3 March 2019
+Q: From whom did Orme Works get the equipment of Low Mill?
+A: Dunn Tools""",
+)
+"""Passages and questions, in turn; the second time each question has to contain a name."""
+
+REWORD = """You put a question into other words: other verbs, other nouns, another order. Keep every name and number \
+exactly as it is, and ask for the same thing. Reply with the question only."""
+REWORD_EXAMPLES = (
+    "In what year was the Kestrel Bridge opened to traffic?",
+    "Since which year have people been able to drive over the Kestrel Bridge?",
+    "Who is responsible for the maintenance of the lifts at Pell Hall?",
+    "Whose job is it to keep the lifts at Pell Hall running?",
+)
+
+READ = """Answer the question from the documents alone, with as few words of theirs as possible: a name, a date, a \
+number, a phrase or a list. If the documents do not say, reply None. Reply with the answer only."""
+READ_EXAMPLES = (
+    """Document: Kestrel Bridge
+The Kestrel Bridge crosses the Orme. It was opened in 1931 and has carried trams since 1948.
+
+Document: Pell Bridge
+The Pell Bridge was opened in 1927.
+
+Question: In which year could people first cross the Kestrel Bridge?""",
+    "1931",
+)
+
+YES_NO = """You are given a question and a suggested answer. Ask whether the suggestion is true, with one question \
+that is answered by yes or no. Keep the suggestion and every name and number exactly as they are. Reply with the \
+question only."""
+YES_NO_EXAMPLES = (
+    "Question: Who designed the Kestrel Bridge?\nSuggestion: Ada Quill",
+    "Was Ada Quill the designer of the Kestrel Bridge?",
+    "Question: When does the lease of Pell Hall end?\nSuggestion: 3 March 2026",
+    "Does the lease of Pell Hall end on 3 March 2026?",
+    "Question: Who works for Hugo Lund?\nSuggestion: Mina Dale",
+    "Does Mina Dale work for Hugo Lund?",
+)
+
+JOIN = """You join two questions into one. The name that answers the first question stands in the second one. Write \
+the second question again, but put a description in the place of the name, and take the description from the first \
+question. Your question must not contain the name. Keep all other names and numbers. Reply with the question only."""
+JOIN_EXAMPLES = (
+    "First: Who designed the Kestrel Bridge?\nName: Ada Quill\nSecond: In which town did Ada Quill go to school?",
+    "In which town did the designer of the Kestrel Bridge go to school?",
+    "First: Which firm repaired the clock of Pell Hall in 1931?\nName: Brandt & Sons\n"
+    "Second: How many people work for Brandt & Sons?",
+    "How many people work for the firm that repaired the clock of Pell Hall in 1931?",
+    "First: Where does the machine KVR-E12 stand?\nName: Low Mill\nSecond: Whom can I call about repairs at Low Mill?",
+    "Whom can I call about repairs at the place where the machine KVR-E12 stands?",
+)
+
+
+def write_prompt(passage: Document, asker: str, name: str = "") -> str:
+    """A passage to ask about; with a `name` that every question must contain."""
+    rule = f"\nEach question contains: {name}" if name else ""
+    return f"Title: {passage.title}\nText: {shown(passage)}\nAsked by: {asker}{rule}"
+
+
+def read_prompt(documents: Iterable[Document], question: str) -> str:
+    told = [f"Document: {d.title}\n{shown(d)}" for d in documents]
+    return "\n\n".join([*told, f"Question: {question}"])
+
+
+def shown(passage: Document) -> str:
+    """The beginning of a passage, whole lines and words."""
+    left, lines = MOST_WORDS, []
+    for line in passage.text.strip().split("\n"):
+        words = line.split()[:left]
+        left -= len(words)
+        lines.append(" ".join(words))
+        if not left:
+            break
+    return "\n".join(lines)

@@ -1,0 +1,94 @@
+"""A small collection, and a writer that knows what to ask about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from subquest.engine.scripted import Context, ScriptedEngine
+from subquest.question_writing import prompts
+from subquest.record import Document
+from subquest.retrieval.index import Index
+
+DOCUMENTS = [
+    Document(
+        "bridge",
+        "Orvane Bridge",
+        "The Orvane Bridge spans the river Sel and was drawn up by Mila Torrun with her pupil Dario Venn. It was "
+        "opened to carts on 4 May 1871, replaced a ferry that had begun to run on 9 June 1802, and cost 31,000 crowns.",
+    ),
+    Document(
+        "torrun",
+        "Mila Torrun",
+        "Mila Torrun grew up in Kestel, where her father kept the mill. She studied at the Academy of Ruhn under "
+        "Ada Sund and died of a fever on 2 March 1889, a year after her last bridge had been finished.",
+    ),
+    Document(
+        "kestel",
+        "Kestel",
+        "Kestel is a town of mills on the upper Sel. The elected mayor of the town is Pavel Orn. Wool, flour and paper "
+        "are made there, about 2,300 people live in its narrow streets, and a fair is held in autumn.",
+    ),
+    Document("short", "Sel", "The Sel is a river."),
+    *(
+        Document(
+            f"other-{n}",
+            f"Hamlet {n}",
+            f"Hamlet {n} lies in the hills, has {n + 2} farms and a chapel, and belongs to a parish of which nothing "
+            "more is known than the year of its foundation and the name of a priest.",
+        )
+        for n in range(3)
+    ),
+]
+QUESTIONS = {
+    "Orvane Bridge": [
+        ("Who was the engineer behind the Orvane Bridge?", "Mila Torrun"),
+        ("On what day could carts first use the Orvane Bridge?", "4 May 1871"),
+        ("Who is mentioned in the text about the Orvane Bridge?", "Mila Torrun"),
+        ("How high is the arch of the Orvane Bridge?", "40 metres"),
+    ],
+    "Mila Torrun": [("In which place did Mila Torrun spend her childhood?", "Kestel")],
+    "Kestel": [
+        ("Who is the elected mayor of the town Kestel?", "Pavel Orn"),
+        ("Which goods come from Kestel?", "wool, flour and paper"),
+    ],
+}
+REWORDED = {"Who is the elected mayor of the town Kestel?": "Who governs Kestel today?"}
+JOINED = {
+    "In which place did Mila Torrun spend her childhood?": "In which place did the engineer behind the Orvane Bridge "
+    "spend childhood?",
+    "Who governs Kestel today?": "Who governs today the place where the engineer behind the Orvane Bridge spent "
+    "childhood?",
+}
+
+
+def answers() -> dict[str, str]:
+    known = {question: answer for pairs in QUESTIONS.values() for question, answer in pairs}
+    return {**known, **{made: known[asked] for asked, made in REWORDED.items()}}
+
+
+def write(context: Context) -> str:
+    system, user = context.messages[0].content, context.messages[-1].content
+    if system == prompts.WRITE:
+        title = user.split("\n")[0].removeprefix("Title: ")
+        return "\n".join(f"Q: {question}\nA: {answer}" for question, answer in QUESTIONS.get(title, []))
+    if system == prompts.REWORD:
+        return REWORDED.get(user, user)
+    if system == prompts.READ:
+        return answers().get(user.rpartition("Question: ")[2], "None")
+    if system == prompts.YES_NO:
+        asked, _, value = user.removeprefix("Question: ").partition("\nSuggestion: ")
+        if asked.startswith("Who was"):
+            return f"Was {value} the engineer behind the Orvane Bridge?"
+        return f"Could carts first use the Orvane Bridge on the day {value}?"
+    assert system == prompts.JOIN
+    return JOINED.get(user.rpartition("Second: ")[2], "Which name?")
+
+
+def rule_writer(change: Callable[[Context, str], str] | None = None) -> ScriptedEngine:
+    """An engine that writes by the rules; `change` may spoil a reply."""
+    return ScriptedEngine(lambda context: change(context, write(context)) if change else write(context))
+
+
+def collection(folder: Path) -> Index:
+    return Index.build(folder / "collection.sq", DOCUMENTS)
