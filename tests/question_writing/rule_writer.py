@@ -54,11 +54,10 @@ QUESTIONS = {
     ],
 }
 REWORDED = {"Who is the elected mayor of the town Kestel?": "Who governs Kestel today?"}
-JOINED = {
-    "In which place did Mila Torrun spend her childhood?": "In which place did the engineer behind the Orvane Bridge "
-    "spend childhood?",
-    "Who governs Kestel today?": "Who governs today the place where the engineer behind the Orvane Bridge spent "
-    "childhood?",
+DESCRIBED = {
+    "Who was the engineer behind the Orvane Bridge?": "The engineer behind the Orvane Bridge.",
+    "In which place did the engineer behind the Orvane Bridge spend her childhood?": "the place of the childhood that "
+    "the engineer behind the Orvane Bridge had to spend",
 }
 
 
@@ -81,8 +80,8 @@ def write(context: Context) -> str:
         if asked.startswith("Who was"):
             return f"Was {value} the engineer behind the Orvane Bridge?"
         return f"Could carts first use the Orvane Bridge on the day {value}?"
-    assert system == prompts.JOIN
-    return JOINED.get(user.rpartition("Second: ")[2], "Which name?")
+    assert system == prompts.DESCRIBE
+    return DESCRIBED.get(user, "somebody")
 
 
 def rule_writer(change: Callable[[Context, str], str] | None = None) -> ScriptedEngine:

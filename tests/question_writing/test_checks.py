@@ -128,6 +128,22 @@ def test_a_joined_question_has_both_and_not_what_lies_between(made: str, reason:
     assert checks.joined_flaw(made, first, second, "Harcastle Joinery", "Ruhn") == reason
 
 
+@pytest.mark.parametrize(
+    ("second", "made"),
+    [
+        ("Where does Ruth Abel live?", "Where does the person who reported live?"),
+        ("Is the Ruth Abel of Pell known?", "Is the person who reported of Pell known?"),
+        ("What is Ruth Abel's job title?", "What is the job title of the person who reported?"),
+        ("Ruth Abel lives where?", "The person who reported lives where?"),
+        ("What does Ruth Abel's brother do in the town of Pell?", ""),
+        ("Does Ruth Abel know Ruth Abel?", ""),
+    ],
+)
+def test_a_description_takes_the_place_of_a_name(second: str, made: str) -> None:
+    assert checks.join(second, "Ruth Abel", "The person who reported.") == made
+    assert checks.join(second, "Ruth Abel", "Who reported?") == ""
+
+
 def test_answers_agree_by_most_words_and_all_numbers() -> None:
     assert checks.agrees("Harcastle Joinery Ltd", "Harcastle Joinery")
     assert not checks.agrees("15,500 pounds", "14,500 pounds")

@@ -26,10 +26,10 @@ def index(tmp_path: Path) -> Iterator[Index]:
 
 
 def write(index: Index, count: int = 100, **options: object) -> list[Written]:
-    change, seconds = options.pop("change", None), options.pop("seconds", None)
+    change, how = options.pop("change", None), {k: options.pop(k) for k in ("seconds", "workers") if k in options}
     writer = Writer(rule_writer(change), index, **options)  # type: ignore[arg-type]
     out = index.path.parent / "out"
-    return run_sync(write_questions(writer, index, out, count, workers=4, seconds=seconds))  # type: ignore[arg-type]
+    return run_sync(write_questions(writer, index, out, count, **{"workers": 4, **how}))  # type: ignore[arg-type]
 
 
 def questions(written: list[Written]) -> dict[str, Question]:
@@ -41,8 +41,10 @@ def test_questions_of_one_to_three_hops_have_their_plans(index: Index) -> None:
     single = made["Who was the engineer behind the Orvane Bridge?"]
     assert single.answers == ("Mila Torrun",)
     assert single.supporting_ids == ("bridge",)
-    chain = made["Who governs today the place where the engineer behind the Orvane Bridge spent childhood?"]
-    assert (chain.type, chain.hops, chain.answers) == ("bridge", 3, ("Pavel Orn",))
+    chain = next(q for q in made.values() if q.hops == 3)
+    described = "the place of the childhood that the engineer behind the Orvane Bridge had to spend"
+    assert chain.question == f"Who governs {described} today?"
+    assert (chain.type, chain.answers) == ("bridge", ("Pavel Orn",))
     assert chain.supporting_ids == ("bridge", "torrun", "kestel")
     assert [(s.question, s.answer) for s in chain.decomposition] == [
         ("Who was the engineer behind the Orvane Bridge?", "Mila Torrun"),
@@ -76,7 +78,7 @@ def test_yes_or_no_is_decided_by_code(index: Index) -> None:
 
 def _again(index: Index, seed: int) -> list[Written]:
     (index.path.parent / "out" / writing.JOURNAL).unlink(missing_ok=True)
-    return write(index, seed=seed)
+    return write(index, seed=seed, workers=1)
 
 
 def test_the_model_must_agree_as_often_as_is_asked(index: Index) -> None:
@@ -133,10 +135,12 @@ def test_a_question_whose_passage_is_not_found_is_kept_only_on_request(tmp_path:
 
 
 def test_a_stopped_run_continues_where_it_was(index: Index) -> None:
-    first = write(index, 3)
-    assert 3 <= len(questions(first)) < len(questions(_again(index, 0)))
+    first = write(index, 3, workers=1)
+    assert len(questions(first)) >= 3
+    whole = write(index, workers=1)
+    assert len(first) < len(whole)
+    assert whole == _again(index, 0)
     journal = index.path.parent / "out" / writing.JOURNAL
-    whole = questions(write(index))
     journal.write_bytes(journal.read_bytes() + b'{"passage": "bri')  # killed while writing
     asked: list[str] = []
 
@@ -144,7 +148,7 @@ def test_a_stopped_run_continues_where_it_was(index: Index) -> None:
         asked.append(reply)
         return reply
 
-    assert questions(write(index, change=count)) == whole
+    assert write(index, change=count) == whole
     assert not asked
 
 

@@ -236,6 +236,23 @@ def joined_flaw(made: str, first: Question, second: str, name: str, answer: str)
     return ADDED if _adds(made, (first.question, rest)) else ""
 
 
+def join(second: str, name: str, description: str) -> str:
+    """A question with a description in the place of a name; empty where it would not read well."""
+    described = description.strip(" .?\"'")
+    described = described[:1].lower() + described[1:]
+    if len(re.findall(rf"(?<!\w){re.escape(name)}(?!\w)", second)) != 1 or not described.startswith("the "):
+        return ""
+    place = rf"(?:\b[Tt]he )?(?<!\w){re.escape(name)}"
+    owned = re.search(rf"{place}['’]s? (\w+(?: \w+){{0,2}})\?$", second)
+    if owned:
+        made = f"{second[: owned.start()]}the {owned[1]} of {described}?"
+    elif re.search(rf"{place}['’]", second):
+        return ""
+    else:
+        made = re.sub(place, lambda _: described, second)
+    return made[:1].upper() + made[1:]
+
+
 def _keeps(made: str, question: str, share: float) -> bool:
     """Whether a question has all names of another and a share of its other words."""
     if any(not mentions(made, name) for name in names_in(question)):

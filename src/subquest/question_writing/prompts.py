@@ -1,4 +1,4 @@
-"""What the model is asked: to write questions, word them otherwise, answer them, turn them into yes or no, join two."""
+"""What the model is asked: to write questions, word them otherwise, answer them, make them yes or no, describe."""
 
 from __future__ import annotations
 
@@ -88,17 +88,17 @@ YES_NO_EXAMPLES = (
     "Does Mina Dale work for Hugo Lund?",
 )
 
-JOIN = """You join two questions into one. The name that answers the first question stands in the second one. Write \
-the second question again, but put a description in the place of the name, and take the description from the first \
-question. Your question must not contain the name. Keep all other names and numbers. Reply with the question only."""
-JOIN_EXAMPLES = (
-    "First: Who designed the Kestrel Bridge?\nName: Ada Quill\nSecond: In which town did Ada Quill go to school?",
-    "In which town did the designer of the Kestrel Bridge go to school?",
-    "First: Which firm repaired the clock of Pell Hall in 1931?\nName: Brandt & Sons\n"
-    "Second: How many people work for Brandt & Sons?",
-    "How many people work for the firm that repaired the clock of Pell Hall in 1931?",
-    "First: Where does the machine KVR-E12 stand?\nName: Low Mill\nSecond: Whom can I call about repairs at Low Mill?",
-    "Whom can I call about repairs at the place where the machine KVR-E12 stands?",
+DESCRIBE = """You turn a question into a description of what it asks for: the person who, the firm that, the place \
+where, and so on. Keep every name and number exactly as it is. Reply with the description only."""
+DESCRIBE_EXAMPLES = (
+    "Who designed the Kestrel Bridge?",
+    "the person who designed the Kestrel Bridge",
+    "In which town does Ada Quill's brother go to school?",
+    "the town where the brother of Ada Quill goes to school",
+    "What is the name of the company that owns the ferry Marlow?",
+    "the company that owns the ferry Marlow",
+    "Which firm did Pell Hall hire to repair its clock in 1931?",
+    "the firm that Pell Hall hired to repair its clock in 1931",
 )
 
 

@@ -3,7 +3,8 @@
 For each passage the model writes questions with answers. Those that pass the checks are searched for, and the model
 answers them from what the search finds: a question is kept if its passage is found and the answer is the same. One of
 them becomes a yes-or-no question, with the right answer or with another value of the passage. Where an answer is a name
-that another passage has too, the model asks about it there, and both questions are joined into one (as in MuSiQue).
+that another passage has too, the model asks about it there, and both questions are joined into one (as in MuSiQue): the
+model turns the first into a description, which takes the place of the name in the second.
 """
 
 from __future__ import annotations
@@ -69,16 +70,18 @@ class Drafts:
         self.refused: Counter[str] = Counter()
 
     def keep(self, question: Question) -> Question:
-        made = replace(question, id=f"{self.passage.id}-{len(self.questions)}", dataset=DATASET)
-        self.questions.append(made)
-        return made
+        self.questions.append(question)
+        return question
 
     def asks(self, text: str) -> bool:
         return any(normalize(q.question) == normalize(text) for q in self.questions)
 
     @property
     def written(self) -> Written:
-        return Written(self.passage.id, tuple(self.questions), dict(self.refused))
+        """All so far, in an order that does not depend on which was finished first."""
+        ordered = sorted(self.questions, key=lambda q: (q.hops or 0, q.question))
+        named = tuple(replace(q, id=f"{self.passage.id}-{n}") for n, q in enumerate(ordered))
+        return Written(self.passage.id, named, dict(self.refused))
 
 
 class Writer:
@@ -197,11 +200,13 @@ class Writer:
         return next((d for d in documents if says_enough(d) and holds(d.text, name)), None)
 
     async def _joined(self, drafts: Drafts, first: Question, second: Question, name: str) -> Question | None:
-        user = f"First: {first.question}\nName: {name}\nSecond: {second.question}"
+        """The second question, with a description that the first gives in the place of the name."""
         for attempt in range(JOINS):
-            made = await self._ask(
-                prompts.JOIN, prompts.JOIN_EXAMPLES, user, user, attempt, tokens=90, draw=attempt > 0
-            )
+            described = await self._ask(
+                prompts.DESCRIBE, prompts.DESCRIBE_EXAMPLES, first.question, first.question, attempt, tokens=60,
+                draw=attempt > 0,
+            )  # fmt: skip
+            made = checks.join(second.question, name, described)
             reason = checks.joined_flaw(made, first, second.question, name, second.answers[0])
             if not reason:
                 return drafts.keep(_joined(made, first, second, name))
@@ -216,6 +221,7 @@ def _single(text: str, answer: str, passage: Document, found: Sequence[Document]
         "",
         text,
         answers,
+        DATASET,
         hops=1,
         type="list" if items else "single",
         supporting_titles=(passage.title,),
