@@ -48,6 +48,7 @@ def material(tmp_path_factory: pytest.TempPathFactory, url: str) -> Path:
     for name in SETS:
         lines = [json.dumps({"id": f"{name}-{n}", **row}) for n in range(2)]
         (folder / "data" / f"{name}.jsonl").write_text("\n".join(lines))
+    shutil.copy(folder / "data" / "hotpotqa_dev.jsonl", folder / "questions.jsonl")
     plan = {"id": 1, "question": "The director >> birthplace", "answer": "Pell", "paragraph_support_idx": None}
     musique = {
         "id": "1",

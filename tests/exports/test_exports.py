@@ -4,6 +4,7 @@ import html.parser
 import importlib.util
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from subquest.errors import MissingDependency, UsageError
@@ -60,6 +61,15 @@ def test_a_file_holds_sections_citations_and_sources_with_page_and_line(form: st
         "Sources",
     ):
         assert expected in text, (expected, text)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_quote_that_states_the_answer_is_marked(form: str, tmp_path: Path) -> None:
+    stating = msgspec.structs.replace(SOURCES[1], states_answer=True)
+    for sources, marks in (((SOURCES[0], stating), 1), ((stating,), 0), (SOURCES, 0)):
+        path = tmp_path / f"{len(sources)}-{marks}.{form}"
+        write_export(msgspec.structs.replace(EPISODE, evidence=sources), path)
+        assert " ".join(text_of(path).split()).count("(states the answer)") == marks
 
 
 def test_text_of_documents_is_never_markup() -> None:

@@ -4,7 +4,18 @@ import random
 
 import pytest
 
-from subquest.metrics.confidence import FEWEST, Judged, calibrate, in_words
+from subquest.metrics.confidence import (
+    FEWEST,
+    Calibrations,
+    Curve,
+    Judged,
+    Measured,
+    SystemCalibration,
+    calibrate,
+    in_words,
+    likely,
+)
+from subquest.record import Episode, Evidence, Question
 
 
 def test_shares_are_pooled_until_they_never_fall() -> None:
@@ -57,3 +68,18 @@ def test_an_overconfident_system_is_put_right_on_new_answers() -> None:
 )
 def test_words(chance: float, words: str) -> None:
     assert in_words(chance) == words
+
+
+def test_nothing_is_said_about_documents_of_another_kind() -> None:
+    curves = (Curve(True, 40, 0.38), Curve(False, 40, 0.31))
+    about = Measured(("hotpotqa_dev",), 80, "2026-11-01", documents=("passages",))
+    calibrations = Calibrations((SystemCalibration("rag", "", curves),), about)
+
+    def said(place: dict[str, str], supported: bool = True) -> str:
+        quotes = (Evidence("d", "T", "It is 30 days.", place=place),) if supported else ()
+        answer = Episode("e", Question("q", "Q?"), "rag", "m", answer="30", evidence=quotes, supported=supported)
+        return likely(answer, calibrations)
+
+    assert said({}).startswith("probably wrong: 38%")
+    assert said({"file": "handbook.docx"}) == ""
+    assert said({}, supported=False) == ""

@@ -22,9 +22,9 @@ DECOR = {
 }
 
 
-def ask(system: str, script: dict[str, list[str]]) -> Episode:
+def ask(system: str, script: dict[str, list[str]], question: str = QUESTION) -> Episode:
     made: Any = registry.get(system)(ScriptedEngine(script), FakeSearch())
-    episode: Episode = made.ask(QUESTION)
+    episode: Episode = made.ask(question)
     told = next(event for event in episode.events if event.kind == "answer")
     assert told.data["supported"] is episode.supported
     return episode
@@ -52,7 +52,7 @@ def test_decor_rests_on_what_its_filter_wrote(note: str, answer: str, supported:
 
 def test_what_a_single_agent_says_on_the_way_is_quoted_but_is_no_sub_result() -> None:
     turns = ["<search>Orvane Bridge</search>", f"<think>{NOTE} I know nothing else.</think><answer>1931</answer>"]
-    episode = ask("search-r1", {"agent": turns})
+    episode = ask("search-r1", {"agent": turns}, "When did the Orvane Bridge open?")
     assert [e.quote for e in episode.evidence] == [NOTE, "It opened in 1931."]
     assert ask("search-r1", {"agent": [turns[0], turns[1].replace("1931", "yes")]}).supported is False
 

@@ -64,8 +64,8 @@ def test_gold_answers_of_a_generated_world() -> None:
             wrong.append(support_of(other, question.question, [Finding(steps[-1][0], other, "", read)]))
     assert len(right) > 50
     assert len(wrong) > 40
-    assert sum(bool(found.supported) for found in right) >= 0.9 * len(right)
-    assert sum(bool(found.supported) for found in wrong) <= 0.3 * len(wrong)
+    assert sum(bool(found.supported) for found in right) >= 0.8 * len(right)
+    assert sum(bool(found.supported) for found in wrong) <= 0.2 * len(wrong)
 
 
 def test_the_name_of_a_column_is_no_value() -> None:

@@ -70,7 +70,7 @@ def _calibrate(args: argparse.Namespace) -> int:
     from ..codec import to_dict
     from ..errors import UsageError
     from ..evaluate.result_table import Scored, scored
-    from ..metrics.confidence import FEWEST, Calibrations, Judged, Measured, calibrate, calibration_place
+    from ..metrics.confidence import FEWEST, Calibrations, Judged, Measured, calibrate, calibration_place, documents_of
     from ..models import file_digest
     from ..runs import RunStore
 
@@ -80,6 +80,7 @@ def _calibrate(args: argparse.Namespace) -> int:
     out = calibration_place(weights) if weights is not None else Path(args.out)
     check_output(out, "json")
     groups: dict[tuple[str, str], list[Scored]] = {}
+    documents: set[str] = set()
     for run in args.runs:
         with RunStore.open(run) as store:
             models = {summary.id: summary.model for summary in store.summaries()}
@@ -87,6 +88,7 @@ def _calibrate(args: argparse.Namespace) -> int:
                 if "em" in row.scores and not row.scores.get("no_answer"):
                     model = "" if weights is not None else models[row.episode]
                     groups.setdefault((row.system, model), []).append(row)
+                    documents |= {documents_of(store.episode(row.episode, events=False))} - {""}
     found = []
     for (system, model), rows in groups.items():
         answers = [
@@ -110,7 +112,7 @@ def _calibrate(args: argparse.Namespace) -> int:
     rows = [row for key, some in groups.items() if key in known for row in some]
     data = tuple(sorted({row.dataset for row in rows}))
     digest = file_digest(weights) if weights is not None and weights.is_file() else ""
-    measured = Measured(data, len(rows), time.strftime("%Y-%m-%d", time.gmtime()), digest)
+    measured = Measured(data, len(rows), time.strftime("%Y-%m-%d", time.gmtime()), digest, tuple(sorted(documents)))
     with complete_file(out) as scratch:
         scratch.write_text(json.dumps(to_dict(Calibrations(tuple(found), measured))), encoding="utf-8")
     hint = "ask uses it by itself" if weights is not None else f"use it with: subquest ask --calibration {out}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from ..record import Episode, Report, Section
-from .markdown import cited, source_lines
+from .markdown import cited, sources_of
 
 _STYLE = (
     "body{font:16px/1.55 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;color:#1c1c1e}"
@@ -40,7 +40,6 @@ def _section(section: Section) -> str:
 
 def _sources(episode: Episode) -> str:
     items = []
-    for number, evidence in enumerate(episode.evidence, 1):
-        where, quote = source_lines(evidence)
-        items.append(f'<li id="source-{number}">{escape(where)}: <q>{escape(quote)}</q></li>')
+    for number, (where, quote, mark) in enumerate(sources_of(episode.evidence), 1):
+        items.append(f'<li id="source-{number}">{escape(where)}: <q>{escape(quote)}</q>{mark}</li>')
     return f"<h2>Sources</h2><ol>{''.join(items)}</ol>" if items else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from ..citation import cite
 from ..record import Episode, Evidence, Report, Section, Sentence
@@ -41,10 +42,23 @@ def cited(sentence: Sentence, mark: str = "[{}]") -> tuple[str, str, str]:
     return words, f" {marks}" if marks else "", ending[0] if ending else ""
 
 
-def source_lines(evidence: Evidence) -> tuple[str, str]:
-    """A source as its title with page and line, and as its quote."""
-    place = cite(evidence.place) or evidence.id
-    return (f"{evidence.title}, {place}" if evidence.title else place), evidence.quote
+class Source(NamedTuple):
+    """A source as it is listed."""
+
+    where: str
+    """Its title, with page and line."""
+    quote: str
+    mark: str
+    """` (states the answer)` for the one of several that does."""
+
+
+def sources_of(evidence: Sequence[Evidence]) -> list[Source]:
+    found = []
+    for each in evidence:
+        place = cite(each.place) or each.id
+        mark = " (states the answer)" if each.states_answer and len(evidence) > 1 else ""
+        found.append(Source(f"{each.title}, {place}" if each.title else place, each.quote, mark))
+    return found
 
 
 def _section(section: Section, escape: Callable[[str], str]) -> str:
@@ -58,9 +72,8 @@ def _section(section: Section, escape: Callable[[str], str]) -> str:
 
 def _sources(sources: Sequence[Evidence], escape: Callable[[str], str]) -> list[str]:
     lines = []
-    for number, evidence in enumerate(sources, 1):
-        where, quote = source_lines(evidence)
-        lines.append(f'[{number}] {escape(where)}: "{escape(" ".join(quote.split()))}"')
+    for number, (where, quote, mark) in enumerate(sources_of(sources), 1):
+        lines.append(f'[{number}] {escape(where)}: "{escape(" ".join(quote.split()))}"{mark}')
     return ["## Sources", "\n\n".join(lines)] if lines else []
 
 

@@ -13,7 +13,7 @@ from fpdf import FPDF
 
 from ..errors import UsageError
 from ..record import Episode, Report
-from .markdown import cited, source_lines
+from .markdown import cited, sources_of
 
 FONTS = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf", "FreeSans.ttf", "Arial Unicode.ttf")
 """Looked for in this order, in the folders where systems keep fonts; `SUBQUEST_FONT` names another file."""
@@ -34,9 +34,8 @@ def to_pdf(episode: Episode) -> bytes:
         blocks.append((11, _clean(text or f"{section.missing[:1].upper()}{section.missing[1:]}.")))
     if episode.evidence:
         blocks.append((14, "Sources"))
-    for number, evidence in enumerate(episode.evidence, 1):
-        where, quote = source_lines(evidence)
-        blocks.append((10, _clean(f'[{number}] {where}: "{quote}"')))
+    for number, (where, quote, mark) in enumerate(sources_of(episode.evidence), 1):
+        blocks.append((10, _clean(f'[{number}] {where}: "{quote}"{mark}')))
     return _laid_out(title, blocks)
 
 

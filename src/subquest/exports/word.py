@@ -8,7 +8,7 @@ import re
 from docx import Document
 
 from ..record import Episode, Report
-from .markdown import cited, source_lines
+from .markdown import cited, sources_of
 
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot hold."""
@@ -31,10 +31,10 @@ def to_docx(episode: Episode) -> bytes:
             paragraph.add_run(_clean(f"{section.missing[:1].upper()}{section.missing[1:]}.")).italic = True
     if episode.evidence:
         document.add_heading("Sources", 1)
-    for number, evidence in enumerate(episode.evidence, 1):
-        where, quote = source_lines(evidence)
+    for number, (where, quote, mark) in enumerate(sources_of(episode.evidence), 1):
         paragraph = document.add_paragraph(f"[{number}] {_clean(where)}: ")
         paragraph.add_run(f"“{_clean(quote)}”").italic = True
+        paragraph.add_run(mark)
     out = io.BytesIO()
     document.save(out)
     return out.getvalue()

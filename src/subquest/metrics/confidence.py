@@ -75,6 +75,8 @@ class Measured(Record):
     date: str
     adapter: str = ""
     """SHA-256 of the adapter, or of the model's file, that answered: the calibration holds for no other."""
+    documents: tuple[str, ...] = ()
+    """What was read, `passages` of a corpus or `files`: the calibration holds for nothing else. Empty if not known."""
 
 
 class Calibrations(Record):
@@ -139,16 +141,29 @@ def _weights(model: str, adapter: str | None) -> Path | None:
 
 
 def likely(episode: Episode, calibrations: Calibrations | None) -> str:
-    """How likely a short answer is right, in words and as a share of answers like it on dev questions."""
+    """How likely a short answer is right, in words and as a share of answers like it on dev questions.
+
+    Empty if answers from documents of this kind were not measured: whether it is supported says what is known.
+    """
     if calibrations is None or not episode.answer or (episode.report and episode.report.style == "report"):
         return ""
     found = calibrations.find(episode.system, episode.model)
     if found is None:
         return f"confidence not calibrated for {episode.system} on {episode.model}"
+    measured = calibrations.measured
+    if measured is not None and measured.documents and documents_of(episode) not in measured.documents:
+        return ""
     chance = found.chance(episode.confidence, episode.supported)
     if chance is None:
         return "too few answers like this one on dev questions to say how likely it is right"
     return f"{in_words(chance)}: {chance:.0%} of answers like this one were right on dev questions"
+
+
+def documents_of(episode: Episode) -> str:
+    """What an answer's quotes come from, `files` or `passages` of a corpus; empty if it has none."""
+    if not episode.evidence:
+        return ""
+    return "files" if any("file" in quote.place for quote in episode.evidence) else "passages"
 
 
 def calibrate(system: str, model: str, answers: Iterable[Judged]) -> SystemCalibration:

@@ -20,8 +20,9 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ..record import Document
-from .relevance import CALENDAR_TERMS, ENOUGH, HOPS, Asked, Passage, Terms, asked_of, passage_of, stems
+from .relevance import CALENDAR_TERMS, ENOUGH, HOPS, Asked, Passage, asked_of, passage_of, stems
 from .statements import Sentence, analysed
+from .word_forms import Terms
 
 
 class Link(NamedTuple):

@@ -31,6 +31,8 @@ from ..record import Document, Evidence
 from .answer_kind import is_misfit
 from .arithmetic import follows
 from .chain import chain
+from .comparison import decides
+from .fit import Fit
 from .normalization import is_number
 from .polarity import confirms, denies
 from .relevance import Relevance
@@ -107,17 +109,20 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
     if claim.line and not agrees:
         concluded = [quote for each in quoted for quote in _concluded(answer, question, *each)]
         stating = [quote for quote in (*given, *concluded) if _stands_in(claim, [quote])]
-        if not stating and (found := _answered(question, answer, findings)) is not None:
+        refused = any(finding.task and claim.line == claim_of(finding.result).line for finding in findings)
+        if not stating and not refused and (found := _answered(question, answer, findings)) is not None:
             stating = [found]
         if stating:
             return Support(_linked(question, findings, _unique([*evidence, *concluded]), stating[-1]), True)
     results = [(finding, quotes) for finding, quotes in quoted if finding.is_result]
     rests = bool(evidence) and bool(results or given) and all(quotes.complete for _, quotes in results)
+    decided = decides(question, answer, [(f.task, f.result) for f, _ in results if f.task])
     if agrees:
         yes = agrees in ("true", "yes")
         supported = rests and (confirms(question, evidence, len(results)) if yes else denies(question, evidence))
+        supported = supported and decided is not False
     elif rests and _is_a_choice(claim, question, evidence):
-        supported = True
+        supported = decided is not False
     else:
         sources = [f"{finding.result} {finding.notes}" for finding, _ in results] if rests else []
         supported = _follows(answer, question, evidence, sources)
@@ -153,17 +158,15 @@ def _is_a_choice(claim: Claim, question: str, evidence: Sequence[Evidence]) -> b
 def _concluded(answer: str, question: str, finding: Finding, quotes: _Quotes) -> tuple[Evidence, ...]:
     """Quotes with the answer, if a role concluded it or said it on the way.
 
-    A result may say more than the answer. Where no sentence states all of it, one has to state the answer to the task.
+    A result may say more than the answer: then a sentence has to state the answer to the task, or to the question.
     """
     claim = claim_of(answer)
     if claim.line not in words_of(f"{finding.result} {finding.notes}").line:
         return ()
-    if _stands_in(claim, quotes.found):
-        return quotes.found
-    if claim.line not in words_of(finding.result).line or claim.line == claim_of(finding.result).line:
-        return ()
-    alone = _quotes(replace(finding, result=answer), question).found
-    return alone if _stands_in(claim, alone) else ()
+    if not claim.short or claim.line == claim_of(finding.result).line:
+        return quotes.found if _stands_in(claim, quotes.found) else ()
+    alone = _quotes(replace(finding, task=finding.task or question, result=answer, notes="", query=""), question).found
+    return (*quotes.found, *alone) if _stands_in(claim, alone) else ()
 
 
 def _follows(answer: str, question: str, evidence: Sequence[Evidence], sources: Sequence[str]) -> bool:
@@ -177,6 +180,8 @@ def _follows(answer: str, question: str, evidence: Sequence[Evidence], sources: 
     )
     missing = claim.needed - asked - quoted
     numbers = frozenset(filter(is_number, claim.needed if claim.short else missing))
+    if numbers and claim.short and claim.needed <= numbers & quoted:
+        return False  # it stands there, but says something else
     if numbers:
         stated = [
             " ".join(w for w in words_of(text).line.split() if not is_number(w) or w in quoted) for text in sources
@@ -217,7 +222,7 @@ def _stating(finding: Finding, text: str, question: str) -> _Quotes:
     task = words_of(finding.task).words
     about = task | words_of(finding.notes).words
     asked = [text for text in (finding.task, finding.query) if text] or [question]
-    relevant = Relevance(asked, finding.documents)
+    relevant = _About(asked, finding.documents, question)
     best = [_best(finding, claim, task, about, relevant) for claim in claims]
     found = tuple(_evidence(place) for place in best if place is not None)
     return _Quotes(found, bool(found) and len(found) == len(best) and len(spans) <= _SENTENCES)
@@ -234,10 +239,26 @@ def _answered(question: str, answer: str, findings: Sequence[Finding]) -> Eviden
             continue
         unseen = [document for document in finding.documents if id(document) not in seen]
         seen.update(map(id, unseen))
-        relevant = Relevance([question, finding.query], documents, strict=True)  # nobody concluded it from there
+        relevant = _About([question, finding.query], documents, question, strict=True)  # nobody concluded it from there
         places.append(_best(replace(finding, documents=unseen), claim, asked, asked, relevant))
     best = max((place for place in places if place is not None), key=lambda place: place.score, default=None)
     return _evidence(best) if best is not None else None
+
+
+class _About:
+    """Whether a sentence that states a claim is about what was asked, and nothing else there fits better."""
+
+    def __init__(
+        self, asked: Sequence[str], documents: Sequence[Document], question: str, *, strict: bool = False
+    ) -> None:
+        read = [document for document in documents if "tool" not in document.meta]
+        self._fit = Fit(asked[0], read, one_step=asked[0] != question)
+        self._relevant = Relevance(asked, documents, strict=strict, led_to=self._fit.reaches)
+
+    def __call__(self, claim: Claim, document: Document, sentence: Sentence) -> bool:
+        if not self._relevant(claim, document, sentence):
+            return False
+        return not claim.short or "tool" in document.meta or self._fit.accepts(claim)
 
 
 class _Place(NamedTuple):
@@ -248,7 +269,7 @@ class _Place(NamedTuple):
 
 
 def _best(
-    finding: Finding, claim: Claim, task: frozenset[str], about: frozenset[str], relevant: Relevance
+    finding: Finding, claim: Claim, task: frozenset[str], about: frozenset[str], relevant: _About
 ) -> _Place | None:
     """The sentence that states a claim; of several, the one with the most words of the task and the notes."""
     size = max(len(about), 1)

@@ -12,15 +12,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..record import Evidence
-from ..retrieval.analysis import Analysis
 from .normalization import folded_words
-from .relevance import ENOUGH, Asked, Terms, asked_of
+from .relevance import ENOUGH, Asked, asked_of
 from .statements import MOST, NEARLY_ALL, NEGATIONS
+from .word_forms import Terms, terms_of
 
 _CLAUSE = re.compile(r"[,;]\s+|\s+(?:but|while|whereas)\s+|(?<=\s)and\s+")
 _SPOKEN = 4
 """Words before an *and* that begins a clause; with fewer, it joins two things."""
-_terms = Analysis().terms
 
 
 def confirms(question: str, quotes: Sequence[Evidence], steps: int) -> bool:
@@ -31,7 +30,7 @@ def confirms(question: str, quotes: Sequence[Evidence], steps: int) -> bool:
     repeated = [negated for negated in _repeats(asked, quotes) if negated is not None]
     if steps <= 1 or not asked.names:
         return False in repeated
-    said = frozenset[bytes]().union(*(_terms(f"{quote.title} {quote.quote}") for quote in quotes))
+    said = frozenset[bytes]().union(*(terms_of(f"{quote.title} {quote.quote}") for quote in quotes))
     return True not in repeated and _spoken(asked.named) <= said
 
 
@@ -40,7 +39,7 @@ def denies(question: str, quotes: Sequence[Evidence]) -> bool:
     asked = asked_of(question)
     if not asked.words:
         return True
-    said = frozenset[bytes]().union(*(_terms(f"{quote.title} {quote.quote}") for quote in quotes))
+    said = frozenset[bytes]().union(*(terms_of(f"{quote.title} {quote.quote}") for quote in quotes))
     about = any(name <= said for name in asked.names) or len(asked.words & said) >= ENOUGH * len(asked.words)
     return about and False not in _repeats(asked, quotes)
 
@@ -49,9 +48,9 @@ def _repeats(asked: Asked, quotes: Sequence[Evidence]) -> Iterator[bool | None]:
     """For each clause, whether it negates; None if it does not repeat the question."""
     names, plain = _spoken(asked.named), asked.words - asked.named
     for quote in quotes:
-        title = frozenset(_terms(quote.title))
+        title = terms_of(quote.title)
         for clause in _clauses(quote.quote):
-            own = frozenset(_terms(clause))
+            own = terms_of(clause)
             said = own | title
             share = len(asked.words & said) / max(len(asked.words), 1)
             if names <= said and 2 * len(plain & own) >= len(plain) and share >= (MOST if names else NEARLY_ALL):

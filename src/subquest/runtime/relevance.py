@@ -23,15 +23,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..record import Document
-from ..retrieval.analysis import STOP_WORDS, Analysis
+from ..retrieval.analysis import STOP_WORDS
 from .normalization import CALENDAR, compared_words, is_number
 from .statements import Claim, Sentence, analysed
-
-Terms = frozenset[bytes]
+from .word_forms import Terms, terms_of
 
 ENOUGH = 0.4
 """Share of the words of a task without names."""
@@ -41,11 +40,10 @@ LONGEST_TASK = 2000
 """Characters of a task that are compared."""
 HOPS = 4
 """Sentences over which a document may be reached."""
-_ANALYSIS = Analysis()
-_ASKING = frozenset(_ANALYSIS.terms("many much name"))
-_TOTAL = frozenset(_ANALYSIS.terms("altogether average combined sum total"))
-_FUNCTION = frozenset(term for word in STOP_WORDS["english"] for term in _ANALYSIS.terms(word.decode()))
-CALENDAR_TERMS = frozenset(_ANALYSIS.terms(" ".join(CALENDAR)))
+_ASKING = terms_of("many much name")
+_TOTAL = terms_of("altogether average combined sum total")
+FUNCTION_TERMS = frozenset(term for word in STOP_WORDS["english"] for term in terms_of(word.decode()))
+CALENDAR_TERMS = terms_of(" ".join(CALENDAR))
 _CLAUSE = re.compile(r"[,;]\s+|\s+(?:and|but|while|whereas)\s+")
 _CELL = re.compile(r";\s+")
 _EDGES = "\"'()[]{}«»“”‘’,;:.!?"
@@ -96,8 +94,8 @@ class Passage(NamedTuple):
 @functools.lru_cache(maxsize=1024)
 def asked_of(text: str) -> Asked:
     text = text[:LONGEST_TASK]
-    names = tuple(terms for run in names_in(text) if (terms := _terms(run)) - _FUNCTION)
-    words = _terms(text) - _FUNCTION - _ASKING
+    names = tuple(terms for run in names_in(text) if (terms := terms_of(run)) - FUNCTION_TERMS)
+    words = terms_of(text) - FUNCTION_TERMS - _ASKING
     return Asked(words, names, frozenset[bytes]().union(*names), not words.isdisjoint(_TOTAL))
 
 
@@ -119,9 +117,20 @@ def names_in(text: str) -> list[str]:
 class Relevance:
     """What sentences of some documents say about what was asked."""
 
-    def __init__(self, asked: Sequence[str], documents: Sequence[Document], *, strict: bool = False) -> None:
-        """`strict`: besides a name, the sentence or its title has one in `SHARED` of the task's other words."""
+    def __init__(
+        self,
+        asked: Sequence[str],
+        documents: Sequence[Document],
+        *,
+        strict: bool = False,
+        led_to: Callable[[Claim, Document, Sentence], bool] = lambda claim, document, sentence: False,
+    ) -> None:
+        """`strict`: besides a name, the sentence or its title has one in `SHARED` of the task's other words.
+
+        `led_to` knows further sentences to which others lead.
+        """
         self._strict = strict
+        self._led_to = led_to
         self._asked = [task for text in dict.fromkeys(asked) if (task := asked_of(text)).words]
         self._documents = documents
         self._known: dict[tuple[object, ...], bool] = {}
@@ -135,10 +144,16 @@ class Relevance:
         at = passage.places[sentence.start]
         if not claim.short:
             return any(passage.first.get(word, at + 1) <= at for asked in self._asked for word in asked.words)
-        claimed = frozenset(_ANALYSIS.terms(claim.line))
+        claimed = terms_of(claim.line)
         if sentence.is_row and not claimed.isdisjoint(_columns(document.text[sentence.start : sentence.end])):
             return False  # the name of a column is no value
-        return any(self._is_about(asked, claim, claimed, passage, at, sentence.is_row) for asked in self._asked)
+        about = any(self._is_about(asked, claim, claimed, passage, at, sentence.is_row) for asked in self._asked)
+        return about or (not self._named(claimed, passage, at) and self._led_to(claim, document, sentence))
+
+    def _named(self, claimed: Terms, passage: Passage, at: int) -> bool:
+        """Whether a sentence, or its title, has a name of a task."""
+        here = passage.sentences[at].terms | passage.title
+        return any(name <= here and not name <= claimed for asked in self._asked for name in asked.names)
 
     def _is_about(self, asked: Asked, claim: Claim, claimed: Terms, passage: Passage, at: int, is_row: bool) -> bool:
         words = asked.words - claimed
@@ -296,13 +311,13 @@ def _has_other_value(claim: Claim, claimed: Terms, asked: Asked, unit: Unit) -> 
     if claim.line in unit.line:
         return False
     if claim.numeric:
-        years = {_is_year(word) for word in claim.words if is_number(word)}
-        return any(_is_year(word) in years and word not in claim.words for word in unit.numbers)
+        years = {is_year(word) for word in claim.words if is_number(word)}
+        return any(is_year(word) in years and word not in claim.words for word in unit.numbers)
     others = unit.names - asked.words - claimed
     return bool(others & CALENDAR_TERMS if claimed & CALENDAR_TERMS else others - CALENDAR_TERMS)
 
 
-def _is_year(word: str) -> bool:
+def is_year(word: str) -> bool:
     return len(word) == 4 and word.isdigit() and "1000" <= word <= "2100"
 
 
@@ -319,12 +334,12 @@ def _with(claim: Claim, passage: Passage, at: int) -> Sequence[Unit]:
 def passage_of(title: str, text: str) -> Passage:
     spans = analysed(text).sentences
     texts = [text[s.start : s.end] for s in spans]
-    whole = tuple(_unit(t, s.line, _terms(t)) for t, s in zip(texts, spans, strict=True))
+    whole = tuple(_unit(t, s.line, terms_of(t)) for t, s in zip(texts, spans, strict=True))
     parts = tuple(tuple(_parts(t, s.is_row)) for t, s in zip(texts, spans, strict=True))
     names = tuple(
-        tuple(n for run in names_in(t) if not run[0].isdigit() and (n := _terms(run)) - _FUNCTION) for t in texts
+        tuple(n for run in names_in(t) if not run[0].isdigit() and (n := terms_of(run)) - FUNCTION_TERMS) for t in texts
     )
-    named = _terms(title)
+    named = terms_of(title)
     first = dict.fromkeys(named, -1)
     for at, unit in enumerate(whole):
         for term in unit.terms:
@@ -335,21 +350,21 @@ def passage_of(title: str, text: str) -> Passage:
 def _columns(row: str) -> Terms:
     """The words that stand only in the names of a row's columns."""
     cells = [cell.partition(": ") for cell in _CELL.split(row)]
-    return _terms(" ".join(name for name, _, _ in cells)) - _terms(" ".join(value for _, _, value in cells))
+    return terms_of(" ".join(name for name, _, _ in cells)) - terms_of(" ".join(value for _, _, value in cells))
 
 
 def _parts(text: str, is_row: bool) -> Iterator[Unit]:
     if is_row:
         cells = _CELL.split(text)
-        values = frozenset[bytes]().union(*(_terms(cell.partition(": ")[2]) for cell in cells))
+        values = frozenset[bytes]().union(*(terms_of(cell.partition(": ")[2]) for cell in cells))
         for cell in cells:
-            yield _unit(cell, _line(cell), _terms(cell) | values)
+            yield _unit(cell, _line(cell), terms_of(cell) | values)
         return
     before: Terms = frozenset()
     for clause in _clauses(text):
-        terms = _terms(clause)
+        terms = terms_of(clause)
         spoken = frozenset(term for term in before if not term[:1].isdigit())
-        elliptic = all(term in before or term[:1].isdigit() or term in _FUNCTION for term in terms)
+        elliptic = all(term in before or term[:1].isdigit() or term in FUNCTION_TERMS for term in terms)
         names = frozenset() if clause[:1].isupper() else spoken
         yield _unit(clause, _line(clause), terms | spoken if elliptic else terms, names)
         before |= terms
@@ -370,14 +385,9 @@ def _clauses(text: str) -> Iterator[str]:
 
 def _unit(text: str, line: str, terms: Terms, before: Terms = frozenset()) -> Unit:
     numbers = frozenset(word for word in line.split() if is_number(word))
-    names = frozenset[bytes]().union(*map(_terms, names_in(text)))
+    names = frozenset[bytes]().union(*map(terms_of, names_in(text)))
     return Unit(line, terms, before, numbers, frozenset(name for name in names if not name[:1].isdigit()))
 
 
 def _line(text: str) -> str:
     return f" {' '.join(compared_words(text))} "
-
-
-@functools.lru_cache(maxsize=8192)
-def _terms(text: str) -> Terms:
-    return frozenset(_ANALYSIS.terms(text))

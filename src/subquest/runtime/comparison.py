@@ -1,0 +1,132 @@
+"""Whether sub-results bear a comparison: which of two was first, whether two are the same.
+
+*Which film came out first, A or B?* is answered by two sub-results that are dates. A value belongs to what its sub-task
+names, and to what an earlier sub-task named that led there (*A >> director >> date of birth*). What the question asks
+for is told by one word (first, older, more); a question with none, or with two that disagree, cannot be decided here.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .normalization import CALENDAR, compared_words, folded_words, is_number
+from .statements import claim_of, words_of, yes_or_no
+
+_EARLY = frozenset(("before", "earlier", "earliest", "first", "older", "oldest"))
+_LATE = frozenset(("after", "last", "later", "latest", "newer", "newest", "recent", "recently", "younger", "youngest"))
+_MORE = frozenset(
+    (
+        *("bigger", "biggest", "greater", "greatest", "higher", "highest", "larger", "largest", "longer", "longest"),
+        *("more", "most", "older", "oldest", "taller", "tallest"),
+    )
+)
+_LESS = frozenset(
+    (
+        *("fewer", "fewest", "least", "less", "lower", "lowest", "shorter", "shortest", "smaller", "smallest"),
+        *("younger", "youngest"),
+    )
+)
+_SAME = frozenset(("alike", "equal", "identical", "same"))
+_MONTHS = tuple(month.casefold() for month in calendar.month_name)
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+Value = tuple[float, ...]
+
+
+class _Leaf(NamedTuple):
+    """A sub-result that no later sub-task builds on, and the lines of all sub-tasks and results that led to it."""
+
+    result: str
+    lines: tuple[str, ...]
+
+
+def decides(question: str, answer: str, steps: Sequence[tuple[str, str]]) -> bool | None:
+    """Whether sub-tasks with their results bear an answer, or bear another one; None if they do not tell."""
+    leaves = _leaves(steps)
+    word, _ = yes_or_no(answer)
+    if word:
+        found = _is_so(question, leaves)
+        return None if found is None else found is (word in ("true", "yes"))
+    line = claim_of(answer).line
+    mine = [leaf for leaf in leaves if any(line in text for text in leaf.lines)]
+    others = [leaf for leaf in leaves if leaf not in mine]
+    if len(mine) != 1 or not others:
+        return None
+    values = _values([*mine, *others])
+    sign = _direction(question, dates=values is not None and len(values[0]) > 1)
+    if values is None or not sign:
+        return None
+    return all(sign * _order(values[0], other) > 0 for other in values[1:])
+
+
+def _is_so(question: str, leaves: Sequence[_Leaf]) -> bool | None:
+    words = frozenset(folded_words(question))
+    if len(leaves) != 2:
+        return None
+    if words & _SAME:
+        first, second = (claim_of(leaf.result).words for leaf in leaves)
+        return bool(first and second) and (first <= second or second <= first)
+    if "both" in words:
+        said = [yes_or_no(leaf.result)[0] for leaf in leaves]
+        return all(word in ("true", "yes") for word in said) if all(said) else None
+    values = _values(leaves) if "than" in words else None
+    sign = _direction(question, dates=values is not None and len(values[0]) > 1)
+    return sign * _order(*values) > 0 if values is not None and sign else None
+
+
+def _leaves(steps: Sequence[tuple[str, str]]) -> list[_Leaf]:
+    traced: list[_Leaf] = []
+    used: set[int] = set()
+    for task, result in steps:
+        line = words_of(task).line
+        led = [n for n, leaf in enumerate(traced) if (found := claim_of(leaf.result).line) and found in line]
+        used.update(led)
+        before = tuple(text for n in led for text in traced[n].lines)
+        traced.append(_Leaf(result, (*before, line, words_of(result).line)))
+    return [leaf for n, leaf in enumerate(traced) if n not in used]
+
+
+def _values(leaves: Sequence[_Leaf]) -> list[Value] | None:
+    """The dates, or the numbers, of all sub-results; None if they are not all of one sort."""
+    dates = [_date(leaf.result) for leaf in leaves]
+    if all(dates):
+        return dates
+    numbers = [_number(leaf.result) for leaf in leaves]
+    return numbers if all(numbers) and not any(dates) else None
+
+
+def _date(text: str) -> Value:
+    words = compared_words(text)
+    year = next((word for word in words if len(word) == 4 and word.isdigit() and "1000" <= word <= "2100"), "")
+    if not year or (len(words) > 1 and CALENDAR.isdisjoint(words) and not words[-1].startswith("-")):
+        return ()
+    if len(words) == 3 and words[1].startswith("-"):
+        return float(year), float(words[1][1:]), float(words[2][1:])
+    month = next((n for n, name in enumerate(_MONTHS) if name in words), 0)
+    day = next((word for word in words if word.isdigit() and word != year), "0")
+    return float(year), float(month), float(day)
+
+
+def _number(text: str) -> Value:
+    numbers = [match[0] for word in compared_words(text) if is_number(word) and (match := _NUMBER.match(word))]
+    return (float(numbers[0]),) if len(numbers) == 1 else ()
+
+
+def _direction(question: str, *, dates: bool) -> int:
+    """-1 if the question asks for the smaller or earlier of two, 1 for the other, 0 if that is not clear."""
+    words = frozenset(folded_words(question))
+    less, more = (_EARLY, _LATE) if dates else (_LESS, _MORE)
+    return bool(words & more) - bool(words & less)
+
+
+def _order(first: Value, second: Value) -> int:
+    """-1, 0 or 1; dates are compared as far as both are known."""
+    for a, b in zip(first, second, strict=False):
+        if not (a and b) and len(first) > 1:
+            return 0
+        if a != b:
+            return 1 if a > b else -1
+    return 0
