@@ -79,6 +79,17 @@ def test_an_answer_is_taken_as_the_passage_writes_it(answer: str, written: str) 
     assert checks.as_written(answer, PASSAGE.text) == written
 
 
+def test_a_list_has_three_items() -> None:
+    assert checks.items_of("wool, flour and paper") == ["wool", "flour", "paper"]
+    assert checks.items_of("Research and Development, Sales, and Accounts") == [
+        "Research and Development",
+        "Sales",
+        "Accounts",
+    ]
+    assert checks.items_of("Portland, Oregon") == []
+    assert checks.items_of("3 June, 9 July and 1 May") == []
+
+
 def test_pairs_are_read_however_they_are_labelled() -> None:
     reply = '1. **Q:** "Who was it?"\n**A:** Ruth Abel.\n\nQuestion 2: Where?\nAnswer: Pell\n'
     reply += "Q: And then?\nNotes\nQ: Why?\nA: rain"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from subquest.engine.scripted import Context
 from subquest.errors import DataError, UsageError
 from subquest.process import run_sync
 from subquest.question_writing import checks, prompts, writing
-from subquest.question_writing.passages import draw_passages
+from subquest.question_writing.passages import draw_passages, subject_of
 from subquest.question_writing.writing import Writer, Written, totals, write_questions
 from subquest.record import Document, Question
 from subquest.retrieval.index import Index
+from subquest.worlds.random_stream import RandomStream
 
 from .rule_writer import DOCUMENTS, collection, rule_writer
 
@@ -180,3 +182,13 @@ def test_passages_are_drawn_over_files_by_the_seed() -> None:
         draw_passages([Document("short", "", "few words")], 0)
     with pytest.raises(DataError, match="no passages"):
         draw_passages([], 0)
+
+
+def test_a_name_of_the_passage_is_asked_about() -> None:
+    text = "The Falworth Paper Mill reported that KV-12 had failed. Priya Holub from the Falworth Paper Mill saw KV-12."
+    passage = Document("p", "KV-12.txt", text)
+    drawn = Counter(subject_of(passage, RandomStream(seed)) for seed in range(400))
+    assert drawn.keys() == {"Falworth Paper Mill", "KV-12", "Priya Holub"}
+    assert drawn["KV-12"] > drawn["Falworth Paper Mill"] > drawn["Priya Holub"]
+    assert subject_of(Document("p", "Ruhn (town)", "Ruhn is a town."), RandomStream(0)) == "Ruhn"
+    assert subject_of(Document("p", "Rules", "Leave the room as it was."), RandomStream(0)) == ""

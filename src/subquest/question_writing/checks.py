@@ -55,7 +55,7 @@ _NAME = re.compile(r"\b[A-Z0-9][\w'’&-]*")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _ROW = re.compile(r"[^:;]{1,40}: [^;]*; [^:;]{1,40}: ")
-_ITEM = re.compile(r",\s*(?:and\s+)?|;\s*|\s+and\s+")
+_ITEM = re.compile(r"[,;]\s*(?:and\s+)?")
 _HOW_MANY = re.compile(r"how (?:many|much|long|old|large|tall|far)\b", re.IGNORECASE)
 _COUNT = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty|hundred|thousand|million|half"
@@ -101,7 +101,8 @@ def read_pairs(reply: str) -> list[Pair]:
 
 def items_of(answer: str) -> list[str]:
     """The items of a list of at least three; empty where the answer is no such list."""
-    items = [item.strip() for item in _ITEM.split(answer) if item.strip()]
+    *items, last = _ITEM.split(answer)
+    items = [item.strip() for item in (*items, *last.split(" and ", 1)) if item.strip()]
     return items if len(items) > 2 and not any(item[0].isdigit() for item in items) else []
 
 

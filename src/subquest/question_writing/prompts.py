@@ -8,6 +8,8 @@ from ..record import Document
 
 MOST_WORDS = 250
 """Words of a passage that a model is shown."""
+LONGEST_WORD = 100
+"""Characters of a word that a model is shown."""
 ASKERS = (
     "a new colleague",
     "somebody who is in a hurry",
@@ -117,7 +119,7 @@ def shown(passage: Document) -> str:
     """The beginning of a passage, whole lines and words."""
     left, lines = MOST_WORDS, []
     for line in passage.text.strip().split("\n"):
-        words = line.split()[:left]
+        words = [word[:LONGEST_WORD] for word in line.split()[:left]]
         left -= len(words)
         lines.append(" ".join(words))
         if not left:

@@ -27,7 +27,7 @@ from ..record import Document, Question, Step
 from ..retrieval.index import Index
 from ..worlds.random_stream import RandomStream, digest
 from . import checks, prompts
-from .passages import draw_passages, says_enough
+from .passages import draw_passages, says_enough, subject_of
 
 JOURNAL = "passages.jsonl"
 DATASET = "questions"
@@ -120,8 +120,8 @@ class Writer:
 
     async def _singles(self, drafts: Drafts, passage: Document, name: str = "") -> list[Question]:
         """The questions about a passage that can be used; with a `name`, those that contain it."""
-        asker = RandomStream(self._seed, passage.id, name, "asker").pick(prompts.ASKERS)
-        user = prompts.write_prompt(passage, asker, name)
+        stream = RandomStream(self._seed, passage.id, name, "write")
+        user = prompts.write_prompt(passage, stream.pick(prompts.ASKERS), name or subject_of(passage, stream))
         key = ("write", passage.id, name)
         reply = await self._ask(prompts.WRITE, prompts.WRITE_EXAMPLES, user, *key, tokens=130 if name else 260)
         pairs = checks.read_pairs(reply)
