@@ -50,6 +50,12 @@ def test_the_words_of_a_table_are_no_copy() -> None:
     assert not checks.question_flaw("What is kept as a milk tanker stopper in Low Mill?", "KV-12", table)
 
 
+def test_an_answer_from_the_row_of_another_thing_is_refused() -> None:
+    table = Document("t", "Staff", "name: Ruth Abel; team: Roofs\nname: Ivo Sund; team: Gates; office: Low Mill")
+    assert checks.question_flaw("In which office does Ruth Abel work?", "Low Mill", table) == checks.ROW
+    assert not checks.question_flaw("In which office does Ivo Sund work?", "Low Mill", table)
+
+
 def test_a_name_that_is_wanted_has_to_be_there() -> None:
     asked = "Which firm repairs the roof of Pell Hall?"
     assert checks.question_flaw(asked, "Harcastle Joinery", PASSAGE, "Dunmore House") == checks.UNNAMED
@@ -65,6 +71,7 @@ def test_a_name_that_is_wanted_has_to_be_there() -> None:
         ("tools, paint and ropes", ""),
         ("Harcastle", "Harcastle"),
         ("hall", "Hall"),
+        ("june", "June"),
         ("all", ""),
     ],
 )
@@ -140,8 +147,23 @@ def test_a_joined_question_has_both_and_not_what_lies_between(made: str, reason:
     ],
 )
 def test_a_description_takes_the_place_of_a_name(second: str, made: str) -> None:
-    assert checks.join(second, "Ruth Abel", "The person who reported.") == made
-    assert checks.join(second, "Ruth Abel", "Who reported?") == ""
+    assert checks.join(second, "Ruth Abel", "the person who reported") == made
+
+
+@pytest.mark.parametrize(
+    ("reply", "described"),
+    [
+        ("The firm that repairs the roof of Pell Hall.", "the firm that repairs the roof of Pell Hall"),
+        ("Which firm repairs the roof of Pell Hall?", ""),
+        ("the firm that repairs a roof", ""),
+        ("the firm that repairs the roof of Pell Hall and Dunmore House", ""),
+        ("the firm Harcastle Joinery that repairs the roof of Pell Hall", ""),
+    ],
+)
+def test_a_description_keeps_what_is_asked(reply: str, described: str) -> None:
+    asked = "Which firm repairs the roof of Pell Hall?"
+    question = Question("1", asked, ("Harcastle Joinery",), decomposition=(Step(asked, "Harcastle Joinery"),))
+    assert checks.read_description(reply, question) == described
 
 
 def test_answers_agree_by_most_words_and_all_numbers() -> None:

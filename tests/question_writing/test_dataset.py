@@ -144,14 +144,21 @@ def test_the_command_writes_from_files_and_continues_without_a_model(
     (docs / "bridge.md").write_text(f"# Orvane Bridge\n\n{DOCUMENTS[0].text}\n")
     script = tmp_path / "script.jsonl"
     asked = "Who was the engineer behind the Orvane Bridge?"
-    replies = [f"Q: {asked}\nA: Mila Torrun", "Mila Torrun", f"Was it Mila Torrun? {asked}"]
+    described = "the engineer behind the Orvane Bridge"
+    replies = [
+        f"Q: {asked}\nA: Mila Torrun",
+        "Mila Torrun",
+        asked,
+        described,
+    ]  # the third should be a yes-or-no question
     script.write_text("\n".join(map(json.dumps, replies)))
     command = ["data", "questions", str(docs), "--out", str(out), "--dev", "0", "--json"]
     assert main([*command, "--model", f"scripted:{script}", "--concurrency", "1"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["kept"] == {"single": 1}
-    assert sum(report["refused"].values()) == 1
-    assert report["train"] == {"questions": 1, "passages": 1}
+    assert report["kept"] == {"single": 1, "yes-no": 1}
+    assert report["train"] == {"questions": 2, "passages": 1}
     assert main(["data", "questions", "--out", str(out), "--dev", "0", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == report
-    assert [q.question for q in questions_from(str(out / "train"))] == [asked]
+    single, yes_no = sorted(questions_from(str(out / "train")), key=lambda q: q.type)
+    assert single.question == asked
+    assert yes_no.question in (f"Is {value} {described}?" for value in ("Mila Torrun", "Dario Venn"))

@@ -18,6 +18,7 @@ ABSENT = "the answer is not in the passage"
 LONG = "the answer is too long, or a sentence"
 LEAK = "it holds its answer, or what a step finds"
 ADDED = "it has a name or number that the passage lacks"
+ROW = "the answer is in the row of something else"
 VAGUE = "it names nothing of the passage"
 UNNAMED = "it lacks the name that it has to contain"
 COPIED = "it copies a sentence"
@@ -115,6 +116,8 @@ def as_written(answer: str, text: str) -> str:
 def _spelling(answer: str, text: str) -> str:
     if not answer or not holds(text, answer):
         return ""
+    if answer in text:
+        return answer
     at = text.casefold().find(answer.casefold())
     return text[at : at + len(answer)] if text[at : at + len(answer)].casefold() == answer.casefold() else answer
 
@@ -139,9 +142,19 @@ def question_flaw(question: str, answer: str, passage: Document, name: str = "")
     known = f"{passage.title}\n{passage.text}"
     if any(word not in _words(known) for text in names_in(question) for word in _words(text)):
         return ADDED
+    if _in_another_row(question, answer, passage.text):
+        return ROW
     if not is_named(question) and len(set(_terms(question)) & set(_terms(known))) < 3:
         return VAGUE
     return COPIED if is_copy(question, passage) else ""
+
+
+def _in_another_row(question: str, answer: str, text: str) -> bool:
+    """Whether rows of a table have a name of the question, and none of them the answer."""
+    names = [name for name in names_in(question) if not _NUMBER.fullmatch(name)]
+    rows = [line for line in text.split("\n") if _ROW.match(line) and any(mentions(line, name) for name in names)]
+    parts = items_of(answer) or [answer]
+    return bool(rows) and not any(holds(row, part) for row in rows for part in parts)
 
 
 def _is_question(text: str, longest: int) -> bool:
@@ -236,20 +249,28 @@ def joined_flaw(made: str, first: Question, second: str, name: str, answer: str)
     return ADDED if _adds(made, (first.question, rest)) else ""
 
 
+def read_description(reply: str, question: Question) -> str:
+    """What a question asks for, as "the person who …"; empty if the reply is something else or loses or adds a part."""
+    told = " ".join(reply.strip(" .?\"'").split())
+    told = told[:1].lower() + told[1:]
+    hidden = [step.answer for step in question.decomposition]
+    good = told.startswith("the ") and "?" not in told and not _MARKUP.search(told)
+    good = good and _keeps(told, question.question, KEPT_SHARE) and not _adds(told, (question.question,))
+    return told if good and not any(gives_away(told, value) for value in hidden) else ""
+
+
 def join(second: str, name: str, description: str) -> str:
     """A question with a description in the place of a name; empty where it would not read well."""
-    described = description.strip(" .?\"'")
-    described = described[:1].lower() + described[1:]
-    if len(re.findall(rf"(?<!\w){re.escape(name)}(?!\w)", second)) != 1 or not described.startswith("the "):
+    if len(re.findall(rf"(?<!\w){re.escape(name)}(?!\w)", second)) != 1:
         return ""
     place = rf"(?:\b[Tt]he )?(?<!\w){re.escape(name)}"
     owned = re.search(rf"{place}['’]s? (\w+(?: \w+){{0,2}})\?$", second)
     if owned:
-        made = f"{second[: owned.start()]}the {owned[1]} of {described}?"
+        made = f"{second[: owned.start()]}the {owned[1]} of {description}?"
     elif re.search(rf"{place}['’]", second):
         return ""
     else:
-        made = re.sub(place, lambda _: described, second)
+        made = re.sub(place, lambda _: description, second)
     return made[:1].upper() + made[1:]
 
 

@@ -41,14 +41,15 @@ CHAINS = 2
 """Questions of one passage from which longer ones are made."""
 LONGEST_CHAIN = 3
 """Hops."""
-JOINS = 2
-"""Times that two questions are joined before it is given up."""
+DESCRIPTIONS = 2
+"""Times that the model describes what a question asks for, before it is given up."""
 TRIED = 20
 """Passages after which a model that has written nothing of use is given up."""
 
 NOT_FOUND = "the search does not find its passage"
 DIFFERENT = "the model answers it differently"
 REPEATED = "asked before"
+NOT_DESCRIBED = "the model does not describe what the first question asks for"
 
 
 class Written(Record):
@@ -174,44 +175,53 @@ class Writer:
             value = answer if truth else stream.pick(others)
             user = f"Question: {single.question}\nSuggestion: {value}"
             made = await self._ask(prompts.YES_NO, prompts.YES_NO_EXAMPLES, user, tokens=60, draw=False)
-            if reason := checks.yes_no_flaw(made, single.question, value):
-                drafts.refused[f"yes-no: {reason}"] += 1
-                continue
-            meta = {"operation": ["is", 1, value]}
-            drafts.keep(replace(single, question=made, answers=("yes" if truth else "no",), type="yes-no", meta=meta))
-            return
+            reason = checks.yes_no_flaw(made, single.question, value)
+            if reason and (described := await self._described(single)):
+                made = f"Is {value} {described}?"
+                reason = checks.yes_no_flaw(made, single.question, value)
+            if not reason:
+                told = ("yes" if truth else "no",)
+                meta = {"operation": ["is", 1, value]}
+                drafts.keep(replace(single, question=made, answers=told, type="yes-no", meta=meta))
+                return
+            drafts.refused[f"yes-no: {reason}"] += 1
+
+    async def _described(self, question: Question) -> str:
+        """What a question asks for, as a description; empty if the model does not find one."""
+        for attempt in range(DESCRIPTIONS):
+            asked, key = question.question, ("describe", question.question, attempt)
+            reply = await self._ask(
+                prompts.DESCRIBE, prompts.DESCRIBE_EXAMPLES, asked, *key, tokens=60, draw=attempt > 0
+            )
+            if described := checks.read_description(reply, question):
+                return described
+        return ""
 
     async def _chain(self, drafts: Drafts, first: Question) -> None:
         """A question with one hop more: what another passage says about the answer."""
-        name, used = first.answers[0], first.supporting_ids
-        passage = await self._linked(name, used)
+        name = first.answers[0]
+        passage = await self._linked(name, first.supporting_ids)
         if passage is None:
             return
+        described = await self._described(first)
+        if not described:
+            drafts.refused[f"bridge: {NOT_DESCRIBED}"] += 1
+            return
         for second in await self._singles(drafts, passage, name):
-            if joined := await self._joined(drafts, first, second, name):
-                if checks.is_entity(joined.answers[0]) and len(joined.decomposition) < LONGEST_CHAIN:
-                    await self._chain(drafts, joined)
-                return
+            text = checks.join(second.question, name, described)
+            if reason := checks.joined_flaw(text, first, second.question, name, second.answers[0]):
+                drafts.refused[f"bridge: {reason}"] += 1
+                continue
+            joined = drafts.keep(_joined(text, first, second, name))
+            if checks.is_entity(joined.answers[0]) and len(joined.decomposition) < LONGEST_CHAIN:
+                await self._chain(drafts, joined)
+            return
 
     async def _linked(self, name: str, used: Sequence[str]) -> Document | None:
         """Another passage that has the name."""
         hits = (await self._index.retrieve([name], FOUND))[0]
         documents = [hit.document for hit in hits if hit.document.id not in used]
         return next((d for d in documents if says_enough(d) and holds(d.text, name)), None)
-
-    async def _joined(self, drafts: Drafts, first: Question, second: Question, name: str) -> Question | None:
-        """The second question, with a description that the first gives in the place of the name."""
-        for attempt in range(JOINS):
-            described = await self._ask(
-                prompts.DESCRIBE, prompts.DESCRIBE_EXAMPLES, first.question, first.question, attempt, tokens=60,
-                draw=attempt > 0,
-            )  # fmt: skip
-            made = checks.join(second.question, name, described)
-            reason = checks.joined_flaw(made, first, second.question, name, second.answers[0])
-            if not reason:
-                return drafts.keep(_joined(made, first, second, name))
-            drafts.refused[f"bridge: {reason}"] += 1
-        return None
 
 
 def _single(text: str, answer: str, passage: Document, found: Sequence[Document]) -> Question:
@@ -270,9 +280,9 @@ async def write_questions(
     """
     done = {w.passage: w for w in read_journal(out / JOURNAL, Written)}
     order = draw_passages(index.documents(), seed)
-    waiting = iter([id for id in order if id not in done])
+    new = [id for id in order if id not in done]
+    first, waiting = new[:TRIED], iter(new)
     kept = sum(len(w.questions) for w in done.values())
-    new: list[Written] = []
     with append_to_journal(out / JOURNAL) as add:
 
         async def work() -> None:
@@ -292,12 +302,11 @@ async def write_questions(
                 made = drafts.written
                 add(made)
                 done[id] = made
-                new.append(made)
                 kept += len(made.questions)
                 if progress:
                     progress(kept)
-                if len(new) == TRIED and not kept:
-                    raise UsageError(_useless(new))
+                if not kept and len(first) == TRIED and done.keys() >= set(first):
+                    raise UsageError(_useless([done[one] for one in first]))
                 if kept >= count:
                     raise _Enough
 
