@@ -13,9 +13,9 @@ An answer is *supported* where
     it is a sentence whose names and numbers all stand in the quotes or in the question, some of them in the quotes
 
 A few words are stated only by a sentence about what was asked (`relevance`), and only if nothing else there fits the
-question better (`fit`). Sub-results must bear a comparison (`comparison`). A row of a table states a result only if it has those names of the task (or of the query) that rows of the table have. An answer that only says that it does
-not know, or of another kind than what was asked (`answer_kind`), is not supported. The rules cannot check longer
-reasoning.
+question better (`fit`). Sub-results must bear a comparison (`comparison`). A row of a table states a result only if it
+has those names of the task (or of the query) that rows of the table have. An answer that only says that it does not
+know, or of another kind than what was asked (`answer_kind`), is not supported. The rules cannot check longer reasoning.
 """
 
 from __future__ import annotations
