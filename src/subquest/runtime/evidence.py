@@ -12,14 +12,15 @@ An answer is *supported* where
     and do not say the opposite, or
     it is a sentence whose names and numbers all stand in the quotes or in the question, some of them in the quotes
 
-A few words are stated only by a sentence about what was asked (`relevance`), and a row of a table states a result only
-if it has those names of the task (or of the query) that rows of the table have. An answer that only says that it does
-not know, or of another kind than what was asked (`answer_kind`), is not supported. The rules cannot check longer
-reasoning.
+A few words are stated only by a sentence about what was asked (`relevance`), and only if nothing else there fits the
+question better (`fit`). Sub-results must bear a comparison (`comparison`). A row of a table states a result only if it
+has those names of the task (or of the query) that rows of the table have. An answer that only says that it does not
+know, or of another kind than what was asked (`answer_kind`), is not supported. The rules cannot check longer reasoning.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -251,9 +252,14 @@ class _About:
     def __init__(
         self, asked: Sequence[str], documents: Sequence[Document], question: str, *, strict: bool = False
     ) -> None:
-        read = [document for document in documents if "tool" not in document.meta]
-        self._fit = Fit(asked[0], read, one_step=asked[0] != question)
-        self._relevant = Relevance(asked, documents, strict=strict, led_to=self._fit.reaches)
+        self._asked, self._documents, self._one_step = asked[0], documents, asked[0] != question
+        self._relevant = Relevance(asked, documents, strict=strict, led_to=lambda *given: self._fit.reaches(*given))
+
+    @functools.cached_property
+    def _fit(self) -> Fit:
+        """Made only for short answers."""
+        read = [document for document in self._documents if "tool" not in document.meta]
+        return Fit(self._asked, read, one_step=self._one_step)
 
     def __call__(self, claim: Claim, document: Document, sentence: Sentence) -> bool:
         if not self._relevant(claim, document, sentence):
