@@ -46,6 +46,7 @@ QUESTIONS = {
         ("On what day could carts first use the Orvane Bridge?", "4 May 1871"),
         ("Who is mentioned in the text about the Orvane Bridge?", "Mila Torrun"),
         ("How high is the arch of the Orvane Bridge?", "40 metres"),
+        ("What was the sum paid for it?", "31,000 crowns"),
     ],
     "Mila Torrun": [("In which place did Mila Torrun spend her childhood?", "Kestel")],
     "Kestel": [
@@ -54,6 +55,7 @@ QUESTIONS = {
     ],
 }
 REWORDED = {"Who is the elected mayor of the town Kestel?": "Who governs Kestel today?"}
+CLARIFIED = {"What was the sum paid for it?": "What was the sum paid for the Orvane Bridge?"}
 DESCRIBED = {
     "Who was the engineer behind the Orvane Bridge?": "The engineer behind the Orvane Bridge.",
     "In which place did the engineer behind the Orvane Bridge spend her childhood?": "the place of the childhood that "
@@ -63,7 +65,7 @@ DESCRIBED = {
 
 def answers() -> dict[str, str]:
     known = {question: answer for pairs in QUESTIONS.values() for question, answer in pairs}
-    return {**known, **{made: known[asked] for asked, made in REWORDED.items()}}
+    return {**known, **{made: known[asked] for asked, made in (REWORDED | CLARIFIED).items()}}
 
 
 def write(context: Context) -> str:
@@ -73,6 +75,8 @@ def write(context: Context) -> str:
         return "\n".join(f"Q: {question}\nA: {answer}" for question, answer in QUESTIONS.get(title, []))
     if system == prompts.REWORD:
         return REWORDED.get(user, user)
+    if system == prompts.CLARIFY:
+        return CLARIFIED.get(user.partition("\n")[0].removeprefix("Question: "), "I do not know.")
     if system == prompts.READ:
         return answers().get(user.rpartition("Question: ")[2], "None")
     if system == prompts.YES_NO:

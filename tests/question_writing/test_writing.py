@@ -68,6 +68,12 @@ def test_what_is_refused_is_counted_by_reason(index: Index) -> None:
     assert "Who is the elected mayor of the town Kestel?" not in questions(written)  # a copy, kept in other words only
 
 
+def test_a_question_that_is_not_clear_by_itself_gets_a_name(index: Index) -> None:
+    found = [questions(_again(index, seed)) for seed in range(4)]
+    assert not any("What was the sum paid for it?" in made for made in found)
+    assert any("What was the sum paid for the Orvane Bridge?" in made for made in found)
+
+
 def test_yes_or_no_is_decided_by_code(index: Index) -> None:
     found = [q for seed in range(6) for q in questions(_again(index, seed)).values() if q.type == "yes-no"]
     assert {q.answers for q in found} == {("yes",), ("no",)}
@@ -99,7 +105,7 @@ def test_the_model_must_agree_as_often_as_is_asked(index: Index) -> None:
     asked.clear()
     strict = write(index, change=wrong_at_first, agree=2)
     assert not questions(strict)
-    assert totals(strict)[1][f"single: {writing.DIFFERENT}"] == 5
+    assert totals(strict)[1][f"single: {writing.DIFFERENT}"] >= 5
     (index.path.parent / "out" / writing.JOURNAL).unlink()
     asked.clear()
     assert questions(write(index, change=wrong_at_first, agree=0))

@@ -130,14 +130,14 @@ def question_flaw(question: str, answer: str, passage: Document, name: str = "")
     """
     if not _is_question(question, LONGEST_QUESTION):
         return MALFORMED
-    if dangles(question):
-        return DANGLING
     if not answer or (_HOW_MANY.match(question) and not _COUNT.search(answer)):
         return ABSENT
     if _SUBJECT.match(answer) or any(len(item.split()) > LONGEST_ANSWER for item in items_of(answer) or [answer]):
         return LONG
     if any(gives_away(question, item) for item in items_of(answer) or [answer]):
         return LEAK
+    if dangles(question):
+        return DANGLING
     if name and not holds(question, name):
         return UNNAMED
     known = f"{passage.title}\n{passage.text}"
@@ -288,10 +288,11 @@ def _adds(made: str, sources: Sequence[str]) -> bool:
     return any(word not in known for name in names_in(made) for word in _words(name))
 
 
-def reworded_flaw(made: str, question: str) -> str:
-    """Why other words for a question cannot take its place; whether they fit the passage is checked as for all."""
+def reworded_flaw(made: str, question: str, subject: str = "") -> str:
+    """Why other words for a question cannot take its place; they may add the name of a `subject`. Whether they fit the
+    passage is checked as for all."""
     if made.casefold() == question.casefold() or not _is_question(made, LONGEST_QUESTION):
         return MALFORMED
     if any(not mentions(made, name) for name in names_in(question)):
         return LOST
-    return ADDED if _adds(made, (question,)) else ""
+    return ADDED if _adds(made, (question, subject)) else ""

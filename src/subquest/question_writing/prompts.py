@@ -1,4 +1,4 @@
-"""What the model is asked: to write questions, word them otherwise, answer them, make them yes or no, describe."""
+"""What the model is asked: to write questions, mend and answer them, make them yes or no, say what they ask for."""
 
 from __future__ import annotations
 
@@ -63,6 +63,18 @@ REWORD_EXAMPLES = (
     "Since which year have people been able to drive over the Kestrel Bridge?",
     "Who is responsible for the maintenance of the lifts at Pell Hall?",
     "Whose job is it to keep the lifts at Pell Hall running?",
+)
+
+CLARIFY = """You are given a question that is not clear by itself, and what it is about. Write the question again so \
+that everybody understands it: put in the name of what it is about, and leave out words like "this", "he", "the text". \
+Ask for the same thing. Reply with the question only."""
+CLARIFY_EXAMPLES = (
+    "Question: When did the incident occur?\nAbout: RB-17",
+    "When did the incident RB-17 occur?",
+    "Question: How much did he earn in 1931?\nAbout: Hugo Lund",
+    "How much did Hugo Lund earn in 1931?",
+    "Question: Who wrote this letter?\nAbout: Pell Hall",
+    "Who wrote the letter about Pell Hall?",
 )
 
 READ = """Answer the question from the documents alone, with as few words of theirs as possible: a name, a date, a \

@@ -121,22 +121,24 @@ class Writer:
     async def _singles(self, drafts: Drafts, passage: Document, name: str = "") -> list[Question]:
         """The questions about a passage that can be used; with a `name`, those that contain it."""
         stream = RandomStream(self._seed, passage.id, name, "write")
-        user = prompts.write_prompt(passage, stream.pick(prompts.ASKERS), name or subject_of(passage, stream))
+        subject = name or subject_of(passage, stream)
+        user = prompts.write_prompt(passage, stream.pick(prompts.ASKERS), subject)
         key = ("write", passage.id, name)
         reply = await self._ask(prompts.WRITE, prompts.WRITE_EXAMPLES, user, *key, tokens=130 if name else 260)
         pairs = checks.read_pairs(reply)
         if not pairs:
             drafts.refused[f"single: {checks.MALFORMED}"] += 1
-        made = await asyncio.gather(*(self._single(drafts, passage, pair, name) for pair in pairs))
+        made = await asyncio.gather(*(self._single(drafts, passage, pair, subject, name) for pair in pairs))
         return [question for question in made if question]
 
-    async def _single(self, drafts: Drafts, passage: Document, pair: checks.Pair, name: str) -> Question | None:
+    async def _single(
+        self, drafts: Drafts, passage: Document, pair: checks.Pair, subject: str, name: str
+    ) -> Question | None:
         text, answer = pair.question, checks.as_written(pair.answer, passage.text)
         reason = checks.question_flaw(text, answer, passage, name)
-        if reason == checks.COPIED:
-            made = await self._ask(prompts.REWORD, prompts.REWORD_EXAMPLES, text, "reword", passage.id, text, tokens=60)
-            reason = checks.reworded_flaw(made, text) or checks.question_flaw(made, answer, passage, name)
-            text = made
+        made = await self._mended(text, reason, subject, answer)
+        if made and not checks.reworded_flaw(made, text, subject):
+            text, reason = made, checks.question_flaw(made, answer, passage, name)
         reason = reason or (REPEATED if drafts.asks(text) else "")
         found: list[Document] = []
         if not reason:
@@ -150,6 +152,16 @@ class Writer:
             drafts.refused[f"single: {reason}"] += 1
             return None
         return drafts.keep(_single(text, answer, passage, found))
+
+    async def _mended(self, text: str, reason: str, subject: str, answer: str) -> str:
+        """A question in other words if it is a copy, with its subject if it is not clear; empty for other flaws."""
+        if reason == checks.COPIED:
+            return await self._ask(prompts.REWORD, prompts.REWORD_EXAMPLES, text, "reword", text, tokens=60)
+        unclear = reason in (checks.DANGLING, checks.VAGUE, checks.UNNAMED)
+        if not unclear or not subject or checks.gives_away(subject, answer):
+            return ""
+        user = f"Question: {text}\nAbout: {subject}"
+        return await self._ask(prompts.CLARIFY, prompts.CLARIFY_EXAMPLES, user, tokens=60, draw=False)
 
     async def _answers(self, text: str, answer: str, passage: Document, found: Sequence[Document]) -> bool:
         """Whether the model gives the answer, from the passage among others, as often as it must."""
