@@ -47,12 +47,13 @@ def withhold(
     wanted = round(share * len(questions))
     if not wanted:
         return Withheld(list(questions), frozenset())
-    passages = {document.id: f"{document.title} {document.text}" for document in documents}
+    passages = {d.id: _Passage(text := f"{d.title} {d.text}", text.casefold()) for d in documents}
     resting: defaultdict[str, list[Question]] = defaultdict(list)
     for question in questions:
         for id in set(question.supporting_ids):
             resting[id].append(question)
     gone: dict[str, frozenset[str]] = {}
+    tried: set[frozenset[str]] = set()
     order = list(questions)
     random.Random(f"{seed}/unanswerable").shuffle(order)
     for question in order:
@@ -64,28 +65,34 @@ def withhold(
         chain = len(question.decomposition) > 1 and not is_yes_no(question.answers)
         out = frozenset(supports[-1:] if chain and len(gone) % 2 else supports)
         group = {q.id: q for id in out for q in resting[id] if q.id not in gone}
-        if len(gone) + len(group) > wanted:
+        if out in tried or len(gone) + len(group) > wanted:
             continue
-        left = [text for id, text in passages.items() if id not in out]
+        tried.add(out)
+        left = [passage for id, passage in passages.items() if id not in out]
         if not any(_answered(q, out, left) for q in group.values()):
             gone |= dict.fromkeys(group, out)
     found = [as_unknown(q) if q.id in gone else q for q in questions]
     return Withheld(found, frozenset(id for out in gone.values() for id in out))
 
 
-def _answered(question: Question, out: Collection[str], texts: Iterable[str]) -> bool:
+class _Passage(NamedTuple):
+    text: str
+    folded: str
+
+
+def _answered(question: Question, out: Collection[str], left: Iterable[_Passage]) -> bool:
     """Whether the passages that stay answer a question. Where its last one stays, an earlier step decides."""
     if question.supporting_ids[-1] in out:
-        return _stated(question, texts)
+        return _stated(question, left)
     facts = facts_of(question)
     if len(facts) != len(question.supporting_ids):  # nothing says which step has lost its passage
         return True
     lost = [fact for fact, id in zip(facts, question.supporting_ids, strict=True) if id in out]
     asked = [Question("", fact.task, (fact.answer,), supporting_titles=(fact.support,)) for fact in lost]
-    return all(_stated(step, texts) for step in asked)
+    return all(_stated(step, left) for step in asked)
 
 
-def _stated(question: Question, texts: Iterable[str]) -> bool:
+def _stated(question: Question, left: Iterable[_Passage]) -> bool:
     """Whether a passage states the answer beside a name of the question or its plan."""
     if is_yes_no(question.answers):  # no passage states yes or no, and without its facts nothing can be compared
         return False
@@ -94,6 +101,6 @@ def _stated(question: Question, texts: Iterable[str]) -> bool:
     named |= set(question.supporting_titles)
     answer = question.answers[0].casefold()
     return any(
-        answer in text.casefold() and contains_answer(text, question.answers) and any(name in text for name in named)
-        for text in texts
+        answer in folded and contains_answer(text, question.answers) and any(name in text for name in named)
+        for text, folded in left
     )
