@@ -55,7 +55,7 @@ QUESTIONS = {
     ],
 }
 REWORDED = {"Who is the elected mayor of the town Kestel?": "Who governs Kestel today?"}
-CLARIFIED = {"What was the sum paid for it?": "What was the sum paid for the Orvane Bridge?"}
+CLARIFIED = {"What was the sum paid for it?": "What was the sum paid for this Orvane Bridge?"}
 DESCRIBED = {
     "Who was the engineer behind the Orvane Bridge?": "The engineer behind the Orvane Bridge.",
     "In which place did the engineer behind the Orvane Bridge spend her childhood?": "the place of the childhood that "
@@ -65,7 +65,8 @@ DESCRIBED = {
 
 def answers() -> dict[str, str]:
     known = {question: answer for pairs in QUESTIONS.values() for question, answer in pairs}
-    return {**known, **{made: known[asked] for asked, made in (REWORDED | CLARIFIED).items()}}
+    mended = REWORDED | {asked: made.replace("this", "the") for asked, made in CLARIFIED.items()}
+    return {**known, **{made: known[asked] for asked, made in mended.items()}}
 
 
 def write(context: Context) -> str:

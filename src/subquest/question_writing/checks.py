@@ -15,6 +15,7 @@ from ..retrieval.analysis import Analysis
 MALFORMED = "not one question with an answer"
 DANGLING = "it refers to the text, or to nobody in particular"
 ABSENT = "the answer is not in the passage"
+OTHERWISE = "the answer is of another kind than what is asked for"
 LONG = "the answer is too long, or a sentence"
 LEAK = "it holds its answer, or what a step finds"
 ADDED = "it has a name or number that the passage lacks"
@@ -60,6 +61,12 @@ _HOW_MANY = re.compile(r"how (?:many|much|long|old|large|tall|far)\b", re.IGNORE
 _COUNT = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty|hundred|thousand|million|half"
     r"|dozen|none|no|all|both|several|once|twice|an?)\b",
+    re.IGNORECASE,
+)
+_MONEY = re.compile(r"[$€£¥]\s?\d")
+_FOR_MONEY = re.compile(
+    r"\b(?:how (?:much|many|large|high)|amount|sum|total|price|cost|value|worth|budget|limit|pa(?:y|id)|spen[dt]|fee"
+    r"|fund|fine|salary|revenue|loss|profit|charge|money|damage|expens|bill|rent|wage|grant|threshold|maximum|minimum)",
     re.IGNORECASE,
 )
 _YES_NO = re.compile(
@@ -130,8 +137,12 @@ def question_flaw(question: str, answer: str, passage: Document, name: str = "")
     """
     if not _is_question(question, LONGEST_QUESTION):
         return MALFORMED
-    if not answer or (_HOW_MANY.match(question) and not _COUNT.search(answer)):
+    if not answer:
         return ABSENT
+    if (_HOW_MANY.match(question) and not _COUNT.search(answer)) or (
+        _MONEY.match(answer) and not _FOR_MONEY.search(question)
+    ):
+        return OTHERWISE
     if _SUBJECT.match(answer) or any(len(item.split()) > LONGEST_ANSWER for item in items_of(answer) or [answer]):
         return LONG
     if any(gives_away(question, item) for item in items_of(answer) or [answer]):

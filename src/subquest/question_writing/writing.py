@@ -10,6 +10,7 @@ model turns the first into a description, which takes the place of the name in t
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -161,7 +162,8 @@ class Writer:
         if not unclear or not subject or checks.gives_away(subject, answer):
             return ""
         user = f"Question: {text}\nAbout: {subject}"
-        return await self._ask(prompts.CLARIFY, prompts.CLARIFY_EXAMPLES, user, tokens=60, draw=False)
+        made = await self._ask(prompts.CLARIFY, prompts.CLARIFY_EXAMPLES, user, tokens=60, draw=False)
+        return re.sub(r"\b(?:this|these) (?=\w)", "the ", made)  # what it points to is named now
 
     async def _answers(self, text: str, answer: str, passage: Document, found: Sequence[Document]) -> bool:
         """Whether the model gives the answer, from the passage among others, as often as it must."""
