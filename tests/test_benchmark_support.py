@@ -28,9 +28,7 @@ def put(folder: Path, questions: list[dict[str, Any]], passages: list[dict[str, 
     return ["--data", str(folder), "--split", "dev", "--sets", "squad"]
 
 
-def test_right_answers_are_supported_and_wrong_ones_are_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_right_answers_are_supported_and_wrong_ones_are_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = put(tmp_path, [{**question, "hops": 1} for question in QUESTIONS], PASSAGES)
     assert main(["bench", "--json", "support", *options]) == 0
     told = capsys.readouterr()
