@@ -100,6 +100,7 @@ def test_pairs_are_read_however_they_are_labelled() -> None:
 
 def test_other_values_have_the_shape_of_the_answer() -> None:
     assert checks.alternatives("3 June 2024", PASSAGE, "When?") == ["9 July 2024"]
+    assert checks.alternatives("2019", Document("d", "", "From 2019 to 2021, 15 people."), "When?") == ["2021"]
     assert checks.alternatives("Pell Hall", PASSAGE, "Where?") == ["Dunmore House"]
     assert checks.alternatives("Pell Hall", PASSAGE, "Is it Dunmore House?") == []
     assert checks.alternatives("leaks above the library", PASSAGE, "What?") == []

@@ -222,7 +222,9 @@ def alternatives(answer: str, passage: Document, question: str) -> list[str]:
     """Other values of the same shape in a passage: for a date the other dates, for a name the other names."""
     pattern = ""
     for part in _SHAPE.findall(answer):
-        if _NUMBER.fullmatch(part):
+        if len(part) == 4 and part.isdigit():  # mostly a year
+            pattern += r"\d{4}"
+        elif _NUMBER.fullmatch(part):
             pattern += r"\d[\d,.:]*\d|\d".join(("(?:", ")"))
         elif _CALENDAR.fullmatch(part):
             pattern += f"(?i:{_CALENDAR.pattern})"
