@@ -19,6 +19,7 @@ from subquest.retrieval import Index
 from subquest.retrieval.corpus import read
 from subquest.retrieval.ingest import Report, ingest
 from subquest.retrieval.splitter import Size
+from subquest.runtime.evidence import Finding, support_of
 
 from ..readers.made import archive, docx, pdf, pptx, put, xlsx
 
@@ -452,3 +453,23 @@ def test_a_terminal_gets_a_bar_and_a_pipe_lines(
     assert err.startswith("\r[######..................]  25%")
     assert "left  file 2 of 4  docs/a.pdf" in err
     assert err.endswith("\r\x1b[K")
+
+
+def test_quotes_from_word_and_mail_have_the_heading_above_them(tmp_path: Path) -> None:
+    heading, said = "Designers", "The Orvane Bridge was designed by Mila Torrun."
+    mail = (
+        "From: a@x.example\nSubject: Bridges\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n"
+        "--b\nContent-Type: text/plain\n\nSee the minutes.\n"
+        f"--b\nContent-Type: text/plain\nContent-Disposition: attachment; filename=minutes.txt\n\n{said}\n--b--\n"
+    )
+    files = {"a.docx": docx(("berschrift1", heading), said), "b.eml": mail, "c.eml": f"From: a@x.example\n\n{said}\n"}
+    index, _ = built(tmp_path, put(tmp_path / "docs", files))
+    question = "Who designed the Orvane Bridge?"
+    found = [document for document in index.documents() if said in document.text]
+    quotes = [support_of("Mila Torrun", question, [Finding("", "", "", [d])]).evidence[0] for d in found]
+    assert {quote.quote for quote in quotes} == {said}
+    assert sorted(cite(quote.place) for quote in quotes) == [
+        "docs/a.docx, section Designers",
+        "docs/b.eml, section minutes.txt",
+        "docs/c.eml",
+    ]
