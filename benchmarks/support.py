@@ -87,6 +87,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show", type=int, default=0, help="print so many mistakes of each group")
     args = parser.parse_args(argv)
+    if args.data and not args.data.is_dir():
+        raise UsageError(f"there is no folder {args.data}")
     figures: dict[str, Any] = {}
     everything: list[Judged] = []
     for name, questions, corpus in _sources(args):

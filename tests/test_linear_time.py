@@ -35,11 +35,11 @@ from subquest.retrieval.passages import Passages
 from subquest.retrieval.rerank import parse_order
 from subquest.retrieval.splitter import unwrapped
 from subquest.retrieval.titles import title_words
-from subquest.runtime import evidence
+from subquest.runtime import evidence, fit, relevance
 from subquest.runtime.barrier import Barrier
 from subquest.runtime.code_session import bare_code
 from subquest.runtime.context import Context
-from subquest.runtime.evidence import Finding, sentences, support
+from subquest.runtime.evidence import Finding, sentences, support, support_of
 from subquest.runtime.rendering import cut_to_tokens, one_line
 from subquest.runtime.replies import answer_in, boxed, decides, declines, hedges, said
 from subquest.runtime.tool_loop import calls
@@ -213,6 +213,10 @@ def looked(text: str) -> None:
     asyncio.run(look_at(look, cast("Context", None), text))
 
 
+def answered(finding: Finding) -> None:
+    support_of("Ada", "Where was the mother of Eve Hall born?", [finding])
+
+
 ENGINE = ScriptedEngine([])
 PARSERS: dict[str, Callable[[str], object]] = {
     "parse": parse,
@@ -246,6 +250,8 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "sentences": sentences,
     "support": lambda text: support([Finding("Where was she born?", "Paris", "", [document(text)])]),
     "support of a long result": lambda text: support([Finding(text, text, text, [document(f"It is {text}.")])]),
+    "support of an answer": lambda text: answered(Finding("", "", "", [document(text)])),
+    "support of a sub-task": lambda text: answered(Finding("Where was she born?", "Ada", "", [document(text)])),
     "barrier": lambda text: Barrier("Who?").cut(text, {"d": document(text)}),
     "barrier that lets pass": lambda text: Barrier("Who?").cut(text, {"d": document("no " * 60)}),
     "one_line": one_line,
@@ -292,7 +298,7 @@ def seconds(parser: Callable[[str], object], text: str, tries: int) -> float:
     """CPU time of the quickest reading; what an earlier one has left in a cache does not help."""
     times = []
     for _ in range(tries):
-        for module in (evidence, titles):
+        for module in (evidence, fit, relevance, titles):
             for member in vars(module).values():
                 if hasattr(member, "cache_clear"):
                     member.cache_clear()
@@ -326,6 +332,32 @@ def test_reading_takes_time_by_the_length_of_the_text(name: str) -> None:
     finally:
         gc.enable()
     assert {shape: words for shape, words in found.items() if words} == {}
+
+
+DOCUMENTS: dict[str, Callable[[int], str]] = {
+    "sentences that say the same": between("Ada. "),
+    "one sentence": between("Ada Vale 1, "),
+    "rows of a table": lambda size: "".join(f"Name: N{n}; Mother: Ada; Born: {n}\n" for n in range(size // 32)),
+    "sentences that lead to others": lambda size: (
+        "".join(f"N{n} was born in Ada. " for n in range(size // 50))
+        + "".join(f"M{n} is the mother of Eve Hall. " for n in range(size // 65))
+    ),
+}
+"""Documents in which much has to be compared, of about a given length, by name."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["", "Where was the mother born?"])
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_support_takes_time_by_the_length_of_the_documents(name: str, task: str) -> None:
+    def times(size: int) -> float:
+        return seconds(
+            lambda text: answered(Finding(task, "Ada" if task else "", "", [Document("d", "", text)])),
+            DOCUMENTS[name](size),
+            3,
+        )
+
+    assert times(80_000) < 8 * times(20_000), "four times as long, and twice that for caches and a busy machine"
 
 
 @pytest.mark.slow

@@ -272,6 +272,23 @@ def test_a_choice_rests_on_sub_results_that_are_all_quoted() -> None:
     assert supported("Kestel", replace(people, result="5,000"), question=question) is False
 
 
+@pytest.mark.parametrize(
+    ("question", "answer", "supported"),
+    [
+        ("Who designed the Orvane Bridge?", "Orvane Bridge", False),
+        ("Who designed the Orvane Bridge?", "Mila Torrun", True),
+        ("Is the Orvane Bridge or the ferry older?", "Orvane Bridge", True),
+        ("Which is older, the Orvane Bridge and the Varn Bridge compared?", "Orvane Bridge", True),
+    ],
+)
+def test_a_name_of_the_question_is_an_answer_only_if_it_offers_a_choice(
+    question: str, answer: str, supported: bool
+) -> None:
+    note = "The Orvane Bridge was designed by Mila Torrun."
+    finding = Finding("", note, "", (Document("b", "Bridge", f"{note} It opened in 1931."),))
+    assert support_of(answer, question, [finding]).supported is supported
+
+
 def test_a_yes_of_an_executor_rests_on_its_notes_or_on_what_was_asked() -> None:
     yes = Finding("Was Mila Torrun an engineer?", "yes", "", (TORRUN,))
     assert quoted(yes) == [("Mila Torrun", "Mila Torrun was an engineer.")]

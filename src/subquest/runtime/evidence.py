@@ -36,7 +36,7 @@ from .comparison import decides
 from .fit import Fit
 from .normalization import is_number
 from .polarity import confirms, denies
-from .relevance import Relevance
+from .relevance import Relevance, asked_of
 from .statements import (
     Claim,
     Sentence,
@@ -50,6 +50,7 @@ from .statements import (
     words_of,
     yes_or_no,
 )
+from .word_forms import terms_of
 
 _SENTENCES = 50
 """Sentences of a result that are searched for; a longer result is never stated in full."""
@@ -151,9 +152,14 @@ def _stands_in(claim: Claim, quotes: Iterable[Evidence]) -> bool:
 
 
 def _is_a_choice(claim: Claim, question: str, evidence: Sequence[Evidence]) -> bool:
-    """Whether the question itself names the answer (which is longer: A or B?), and a quote is about it."""
+    """Whether the question names the answer and something else (which is longer: A or B?), and a quote is about it."""
     named = bool(claim.needed) and claim.line in words_of(question).line
-    return named and any(claim.words <= words_of(f"{quote.title} {quote.quote}").words for quote in evidence)
+    claimed = terms_of(claim.line)
+    names = asked_of(question).names
+    offered = "or" in words_of(question).words or any(not (name <= claimed or claimed <= name) for name in names)
+    return (
+        named and offered and any(claim.words <= words_of(f"{quote.title} {quote.quote}").words for quote in evidence)
+    )
 
 
 def _concluded(answer: str, question: str, finding: Finding, quotes: _Quotes) -> tuple[Evidence, ...]:

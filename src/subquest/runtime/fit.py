@@ -133,13 +133,15 @@ class Fit:
         self._saying = saying[:LEADS]
         self._leads: dict[int, list[_Lead]] = {}
         self._reached: dict[int, _Reach] = {}
+        self._positions: dict[int, list[tuple[int, bytes]]] = {}
         self._known: dict[str, bool] = {}
-        self._standing: dict[str, list[_Unit]] = {}
+        self._standing: dict[str, dict[Terms, None]] = {}
+        """What the sentences with a name or a number say of the question. Many sentences say the same."""
         if one_step:
             for unit in self._units:
                 for spots in _spots(unit.document.text)[unit.at].values():
                     for spot in spots:
-                        self._standing.setdefault(spot.line, []).append(unit)
+                        self._standing.setdefault(spot.line, {})[self._of_question(unit)] = None
 
     def accepts(self, claim: Claim) -> bool:
         """Whether no rival of an answer fits better. An answer that is no name and no number has no rivals."""
@@ -190,7 +192,7 @@ class Fit:
                 found += [(unit, _Spot(line, start, start + len(words))) for start in starts]
             elif line == title_of(unit.document.title).line:
                 found.append((unit, _Spot(line, -1, -1)))
-        self._standing.setdefault(line, [unit for unit, _ in found])
+        self._standing.setdefault(line, dict.fromkeys(self._of_question(unit) for unit, _ in found))
         return found
 
     def _rivals(self, claim: Claim) -> tuple[float, set[Terms]]:
@@ -243,9 +245,8 @@ class Fit:
         tokens, stems, cells = _tokens(unit.document.text)[unit.at]
         first, last = next((cell for cell in cells if cell[0] <= spot.start < cell[1]), (0, len(stems)))
         near: dict[bytes, float] = {}
-        for at in range(first, last):
-            stem = stems[at]
-            if stem in words and not spot.start <= at < spot.end:
+        for at, stem in self._asked_at(unit):
+            if stem in words and first <= at < last and not spot.start <= at < spot.end:
                 distance = spot.start - at if at < spot.start else at - spot.end + 1
                 near[stem] = max(near.get(stem, 0.0), math.exp((1 - distance) / _NEAR))
         total = sum(map(self._weights.__getitem__, words)) or 1.0
@@ -253,6 +254,13 @@ class Fit:
         beside = stems[max(spot.start - _BESIDE, first) : spot.start] + stems[spot.end : min(spot.end + _BESIDE, last)]
         before = tokens[spot.start - 1] if spot.start else ""
         return share, max(near.values(), default=0.0), before, frozenset(beside)
+
+    def _asked_at(self, unit: _Unit) -> list[tuple[int, bytes]]:
+        """Where in a sentence words of the question stand."""
+        if id(unit) not in self._positions:
+            stems = _tokens(unit.document.text)[unit.at].stems
+            self._positions[id(unit)] = [(at, stem) for at, stem in enumerate(stems) if stem in self._asked.words]
+        return self._positions[id(unit)]
 
     def _span(self, unit: _Unit, line: str) -> int:
         """1 if a year begins or ends a span of time as the question asks, -1 if it does the opposite."""
@@ -268,8 +276,11 @@ class Fit:
 
     def _others(self, line: str, words: Terms, unit: _Unit) -> Terms:
         """What another sentence with the answer says: the one that says most."""
-        said = [other.said for other in self._standing.get(line, ()) if other is not unit]
+        said = self._standing.get(line, ())
         return unit.said | max(said, key=lambda terms: self._weight(words & terms - unit.said), default=frozenset())
+
+    def _of_question(self, unit: _Unit) -> Terms:
+        return unit.said & (self._asked.words | self._asked.named)
 
     def _reach(self, unit: _Unit, claimed: Terms) -> Terms:
         """What the sentence says, and those that lead to it one after the other, each with more of the question."""

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..record import Document
@@ -91,6 +92,14 @@ class Passage(NamedTuple):
     """The first sentence with a word; -1 for those of the title."""
 
 
+class _Lead(NamedTuple):
+    """The sentences that say the same of a task."""
+
+    said: Terms
+    names: Mapping[bytes, list[Terms]]
+    """Their names, each under its rarest word: a sentence is compared with those alone that it can have."""
+
+
 @functools.lru_cache(maxsize=1024)
 def asked_of(text: str) -> Asked:
     text = text[:LONGEST_TASK]
@@ -134,7 +143,7 @@ class Relevance:
         self._asked = [task for text in dict.fromkeys(asked) if (task := asked_of(text)).words]
         self._documents = documents
         self._known: dict[tuple[object, ...], bool] = {}
-        self._leads: dict[Asked, list[tuple[Terms, tuple[Terms, ...]]]] = {}
+        self._leads: dict[Asked, list[_Lead]] = {}
 
     def __call__(self, claim: Claim, document: Document, sentence: Sentence) -> bool:
         """Whether a sentence that states a claim is about one of the tasks. What a tool returned always is."""
@@ -216,15 +225,15 @@ class Relevance:
         """Whether a sentence about the task has a name that this one has too, and this one says more of the task."""
         here = passage.sentences[at].terms | passage.title
         return any(
-            asked.words & here - about and any(name <= here for name in names)
+            any(name <= here for term in here for name in names.get(term, ()))
             for about, names in self._leading(asked)
             if not asked.words & here <= about
         )
 
-    def _leading(self, asked: Asked) -> list[tuple[Terms, tuple[Terms, ...]]]:
-        """Of the sentences about a task: what they say of it, and the names they have. None says less than another."""
+    def _leading(self, asked: Asked) -> list[_Lead]:
+        """The sentences about a task; none says less of it than another."""
         if asked not in self._leads:
-            found = []
+            found: dict[Terms, dict[Terms, None]] = {}
             for document in self._documents:
                 passage = passage_of(document.title, document.text)
                 for sentence, names in zip(passage.sentences, passage.names, strict=True):
@@ -234,10 +243,11 @@ class Relevance:
                     else:
                         about = len(said) >= ENOUGH * len(asked.words)
                     if about:
-                        found.append(
-                            (said, tuple(name for name in names if name.isdisjoint(asked.words | CALENDAR_TERMS)))
-                        )
-            self._leads[asked] = [lead for lead in found if not any(lead[0] < other for other, _ in found)]
+                        linking = (name for name in names if name.isdisjoint(asked.words | CALENDAR_TERMS))
+                        found.setdefault(said, {}).update(dict.fromkeys(linking))
+            self._leads[asked] = [
+                _Lead(said, _by_rarest(names)) for said, names in found.items() if not any(said < s for s in found)
+            ]
         return self._leads[asked]
 
     def _has_equals(self, words: Terms, passage: Passage, at: int) -> bool:
@@ -272,6 +282,14 @@ class Relevance:
             found |= mentioned
             reached = fresh
         return False
+
+
+def _by_rarest(names: Collection[Terms]) -> dict[bytes, list[Terms]]:
+    counts = Counter(term for name in names for term in name)
+    found: dict[bytes, list[Terms]] = {}
+    for name in names:
+        found.setdefault(min(name, key=counts.__getitem__), []).append(name)
+    return found
 
 
 def stems(text: str) -> Terms:
@@ -372,13 +390,14 @@ def _parts(text: str, is_row: bool) -> Iterator[Unit]:
 
 def _clauses(text: str) -> Iterator[str]:
     """Clauses with a number and a word each; what has neither belongs to the next one."""
-    pending = ""
+    pending, number, word = "", False, False
     for clause in _CLAUSE.split(text):
         pending = f"{pending} {clause}".strip()
-        words = compared_words(pending)
-        if any(map(is_number, words)) and any(map(str.isalpha, words)):
+        words = compared_words(clause)
+        number, word = number or any(map(is_number, words)), word or any(map(str.isalpha, words))
+        if number and word:
             yield pending
-            pending = ""
+            pending, number, word = "", False, False
     if pending:
         yield pending
 
