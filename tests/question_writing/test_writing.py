@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,22 +162,6 @@ def test_a_stopped_run_continues_where_it_was(index: Index) -> None:
 
 def test_time_that_is_up_leaves_what_is_finished(index: Index) -> None:
     assert write(index, seconds=1e-6) == []
-
-
-def test_no_search_outlives_a_run_that_was_cut_off(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index is closed next; a thread that still reads it would crash the process."""
-    running: list[str] = []
-    search = Index.search_many
-
-    def slow(self: Index, queries: list[str], k: int) -> object:
-        running.append(queries[0])
-        time.sleep(0.3)
-        running.remove(queries[0])
-        return search(self, queries, k)
-
-    monkeypatch.setattr(Index, "search_many", slow)
-    write(index, seconds=0.1)
-    assert not running
 
 
 def test_a_model_that_never_follows_is_given_up(tmp_path: Path) -> None:

@@ -342,6 +342,33 @@ def test_verify_names_what_is_wrong(index: Index) -> None:
     assert any(segment.name in problem for problem in index.verify())
 
 
+def test_closing_waits_for_a_search_of_another_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search in a thread goes on when the task that waits for it is cancelled."""
+    index = Index.build(tmp_path / "i.sq", [Document("a", "A", "apple")])
+    inside, go_on, found = threading.Event(), threading.Event(), []
+    rank = index._rank
+
+    def slow(*args: Any) -> Any:
+        inside.set()
+        assert go_on.wait(20)
+        return rank(*args)
+
+    monkeypatch.setattr(index, "_rank", slow)
+    search = threading.Thread(target=lambda: found.extend(index.search("apple")))
+    search.start()
+    assert inside.wait(20)
+    closing = threading.Thread(target=index.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive()
+    go_on.set()
+    search.join()
+    closing.join()
+    assert [hit.document.id for hit in found] == ["a"]
+    with pytest.raises(UsageError, match="closed"):
+        index.search("apple")
+
+
 def test_closed_index_says_so(tmp_path: Path) -> None:
     index = Index.build(tmp_path / "i", DOCUMENTS)
     index.close()

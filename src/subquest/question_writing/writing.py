@@ -24,7 +24,7 @@ from ..data.self_instruct import ask, holds
 from ..engine.interface import Engine, Sampling
 from ..errors import UsageError
 from ..metrics import normalize
-from ..record import Document, Hit, Question, Step
+from ..record import Document, Question, Step
 from ..retrieval.index import Index
 from ..worlds.random_stream import RandomStream, digest
 from . import checks, prompts
@@ -102,7 +102,6 @@ class Writer:
         self._engine, self._index, self._seed = engine, index, seed
         self._agree, self._unfound = agree, unfound
         self._gate = asyncio.Semaphore(concurrency)
-        self._searches: set[asyncio.Future[list[list[Hit]]]] = set()
 
     async def write(self, drafts: Drafts) -> None:
         """All questions about one passage; what is finished is in `drafts` at any time."""
@@ -238,14 +237,7 @@ class Writer:
         return next((d for d in found if says_enough(d) and holds(d.text, name)), None)
 
     async def _search(self, query: str) -> list[Document]:
-        search = asyncio.ensure_future(self._index.retrieve([query], FOUND))
-        self._searches.add(search)
-        search.add_done_callback(self._searches.discard)
-        return [hit.document for hit in (await asyncio.shield(search))[0]]
-
-    async def settle(self) -> None:
-        """Waits for searches that were cancelled: their threads still read the index, which may be closed next."""
-        await asyncio.gather(*self._searches, return_exceptions=True)
+        return [hit.document for hit in (await self._index.retrieve([query], FOUND))[0]]
 
 
 def _single(text: str, answer: str, passage: Document, found: Sequence[Document]) -> Question:
@@ -335,11 +327,8 @@ async def write_questions(
                     raise _Enough
 
         if kept < count:
-            try:
-                with suppress(_Enough):
-                    await run_workers(work, workers, seconds)
-            finally:
-                await writer.settle()
+            with suppress(_Enough):
+                await run_workers(work, workers, seconds)
     return [done[id] for id in order if id in done]
 
 

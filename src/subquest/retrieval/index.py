@@ -157,7 +157,7 @@ class Index(Collection):
         """One generation for all queries."""
         seen: set[int] = set()
         for _ in range(RETRIES):
-            with store.reading(self.path):
+            with store.reading(self.path), self._reader.searching():
                 generation = self._current()
                 ranked = self._rank(generation, queries, depth, mode, where, bm25 or self.bm25)
                 if mode == "auto":

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,19 +46,16 @@ class StoreReader:
 
     def _forget(self) -> None:
         self._process = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._open: dict[threading.Thread, sqlite3.Connection] = {}
+        self._searches = 0
 
     @property
     def db(self) -> sqlite3.Connection:
         """This thread's connection."""
         if self._closed:
             raise UsageError(f"{self._path} is closed")
-        if self._process != os.getpid():
-            # Closing a connection takes locks that another thread may have held when this process was forked, so the
-            # connections of the parent are never freed here.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._open))
-            self._forget()
+        self._notice_fork()
         found = self._open.get(threading.current_thread())
         if found is None:
             found = store.connect(self._path)
@@ -67,11 +65,33 @@ class StoreReader:
                 self._open[threading.current_thread()] = found
         return found
 
-    def close(self) -> None:
-        """Closing twice is harmless."""
+    def _notice_fork(self) -> None:
+        if self._process != os.getpid():
+            # Closing a connection takes locks that another thread may have held when this process was forked, so the
+            # connections of the parent are never freed here.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._open))
+            self._forget()
+
+    @contextmanager
+    def searching(self) -> Iterator[None]:
+        """A search, which `close` waits for: to close a connection that another thread reads crashes the process."""
+        self._notice_fork()
         with self._lock:
+            self._searches += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._searches -= 1
+                self._lock.notify_all()
+
+    def close(self) -> None:
+        """Waits for searches that run in other threads; later ones are refused. Closing twice is harmless."""
+        self._notice_fork()
+        with self._lock:
+            self._lock.wait_for(lambda: not self._searches)
             self._closed = True
-            while self._open and self._process == os.getpid():
+            while self._open:
                 self._open.popitem()[1].close()
 
     def get(self, identifier: str, published: int) -> Document | None:
