@@ -128,6 +128,7 @@ def test_the_command_reports_and_refuses(tmp_path: Path, capsys: pytest.CaptureF
     capsys.readouterr()
     assert main([*command, "--model", f"scripted:{script}"]) == 2
     assert "no passages" in capsys.readouterr().err
+    assert not out.exists()
     for document in DOCUMENTS[:3]:
         (docs / f"{document.id}.md").write_text(f"# {document.title}\n\n{document.text}\n")
     assert main(command) == 2

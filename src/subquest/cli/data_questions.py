@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 
 if TYPE_CHECKING:
+    from ..engine.interface import Engine
     from ..question_writing.writing import Written
     from ..retrieval.index import Index
 
@@ -69,9 +71,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--minutes must be above 0")
     if args.out.exists() and not args.out.is_dir():
         raise UsageError(f"{args.out} is not a folder; choose another name")
-    with _collection(args) as index:
-        if args.model:
-            written = asyncio.run(_write(args, index))
+    if (args.index or args.source) and not args.model and not (args.out / JOURNAL).exists():
+        raise UsageError(f"{args.out} has no questions yet; name a --model that writes some")
+    engine = _open_engine(args) if args.model else None  # a model that is not there is refused before files are read
+    with _nothing_left_of_a_refusal(args.out), _collection(args) as index:
+        if engine is not None:
+            written = asyncio.run(_write(args, engine, index))
         else:
             written = list(read_journal(args.out / JOURNAL, Written))
         if not any(one.questions for one in written):
@@ -126,12 +131,30 @@ def _collection(args: argparse.Namespace) -> Iterator[Index]:
         raise UsageError("name the documents to ask about: files or folders, or --index INDEX")
 
 
-async def _write(args: argparse.Namespace, index: Index) -> list[Written]:
+@contextmanager
+def _nothing_left_of_a_refusal(out: Path) -> Iterator[None]:
+    """Removes the folders that were made for a run that was refused before anything was written down."""
+    from ..question_writing.writing import JOURNAL
+
+    made = next((folder for folder in (*reversed(out.parents), out) if not folder.exists()), None)
+    try:
+        yield
+    except UsageError:
+        if made is not None and not (out / JOURNAL).exists():
+            shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def _open_engine(args: argparse.Namespace) -> Engine:
     from ..assemble import open_engine
     from ..assemble.engines import EngineOptions
+
+    return open_engine(args.model, EngineOptions(concurrency=args.concurrency), part="writer")
+
+
+async def _write(args: argparse.Namespace, engine: Engine, index: Index) -> list[Written]:
     from ..question_writing.writing import Writer, write_questions
 
-    engine = open_engine(args.model, EngineOptions(concurrency=args.concurrency), part="writer")
     writer = Writer(
         engine, index, seed=args.seed, concurrency=args.concurrency, agree=args.agree, unfound=args.keep_unfound
     )

