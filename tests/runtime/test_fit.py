@@ -5,7 +5,8 @@ import pytest
 from subquest.record import Document
 from subquest.runtime.comparison import decides
 from subquest.runtime.evidence import Finding, support_of
-from subquest.runtime.fit import Fit, kind_of
+from subquest.runtime.fit import Fit
+from subquest.runtime.spots import kind_of
 from subquest.runtime.statements import claim_of, words_of
 from subquest.runtime.word_forms import terms_of
 

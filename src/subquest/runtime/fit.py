@@ -31,8 +31,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..record import Document
-from .normalization import CALENDAR, compared_words, is_number
 from .relevance import CALENDAR_TERMS, FUNCTION_TERMS, HOPS, Passage, asked_of, is_year, passage_of
+from .spots import Spot, kind_of, spots_of, tokens_of
 from .statements import Claim, Sentence, analysed, title_of
 from .word_forms import Terms, term_list, terms_of
 
@@ -44,8 +44,8 @@ class _Bar(NamedTuple):
     least: float
 
 
-SUB_TASK, DIRECT, LED_TO = _Bar(2.5, 2.5), _Bar(0.65, 2.6), _Bar(1.3, 1.5)
-"""For a sub-task; for a whole question; and for one whose names stand elsewhere, in a sentence that leads there."""
+SUB_TASK, SUB_NUMBER, DIRECT, LED_TO = _Bar(2.5, 2.5), _Bar(1.5, 2.5), _Bar(0.65, 2.6), _Bar(1.3, 1.5)
+"""For a sub-task; for one that finds a number or date; for a whole question; and for one whose names stand elsewhere, in a sentence that leads there."""
 REACHED = 0.25
 """Share of a question's words that sentences must say which lead to an answer."""
 LEADS = 20
@@ -54,22 +54,12 @@ _NEAR = 6
 """Words over which nearness falls to a third or so."""
 _BESIDE = 3
 """Words between what is asked for and the answer beside it, at most."""
-_CAPITAL = r"[^\W\d_a-zß-öø-ÿ](?:[\w-]|['’](?!s\b))*"
-_NAME = re.compile(rf"{_CAPITAL}(?:(?:(?<=\b\w)\.)? (?:(?:de|of|of the|van|von) )?{_CAPITAL})*")
 _ASKED_FOR = re.compile(r"\b(?:what|which)\b([^?,.;:]*)", re.IGNORECASE)
 _QUESTION_WORD = re.compile(r"\b(?:who|whom|whose|where|what|which|when|how)\b", re.IGNORECASE)
 _SPAN = re.compile(r"(\d{4})\s*[–—-]\s*(?:[^\d()]{1,20})?(?:\d{1,2}\s+\w+\s+|\w+\s+\d{1,2},?\s+)?(\d{4})")
 _BEGINS, _ENDS = terms_of("born begin start found open"), terms_of("die end close finish")
 _PLACED = frozenset(("at", "from", "in", "near", "to"))
 _NOT_WHO = frozenset(("at", "from", "in", "near", "the"))
-
-
-class _Spot(NamedTuple):
-    """Where an answer, or a rival, stands in a sentence: the positions of its words. A title stands nowhere: -1."""
-
-    line: str
-    start: int
-    end: int
 
 
 class _Unit(NamedTuple):
@@ -83,14 +73,6 @@ class _Unit(NamedTuple):
     """Its own words and those of the title."""
 
 
-class _Tokens(NamedTuple):
-    """The words of a sentence, their stems, and of a row of a table where each cell begins and ends."""
-
-    words: list[str]
-    stems: list[bytes]
-    cells: list[tuple[int, int]]
-
-
 class _Lead(NamedTuple):
     unit: _Unit
     link: Terms
@@ -101,17 +83,6 @@ class _Reach(NamedTuple):
     said: Terms
     link: Terms
     """The words of all names by which its sentences are linked."""
-
-
-def kind_of(line: str) -> str:
-    """What sort of answer words are: a date, a year, a number or a name."""
-    words = line.split()
-    numbers = [word for word in words if is_number(word)]
-    if not numbers:
-        return "code" if any(map(_has_digit, words)) else "name"
-    if not CALENDAR.isdisjoint(words) or any(word.startswith("-") for word in words[1:]):
-        return "date"
-    return "year" if len(words) == 1 and is_year(words[0]) else "number"
 
 
 class Fit:
@@ -139,7 +110,7 @@ class Fit:
         """What the sentences with a name or a number say of the question. Many sentences say the same."""
         if one_step:
             for unit in self._units:
-                for spots in _spots(unit.document.text)[unit.at].values():
+                for spots in spots_of(unit.document.text)[unit.at].values():
                     for spot in spots:
                         self._standing.setdefault(spot.line, {})[self._of_question(unit)] = None
 
@@ -160,7 +131,7 @@ class Fit:
     def _bar(self, unit: _Unit, claim: Claim, said: set[Terms]) -> _Bar | None:
         """None for a number if the sentence of a rival says by itself all that is said here and in what leads here."""
         if self._one_step:
-            return SUB_TASK
+            return SUB_NUMBER if claim.numeric else SUB_TASK
         claimed = terms_of(claim.line)
         within = self._reach(unit, claimed)
         first, at = unit.passage.first, unit.at
@@ -180,7 +151,7 @@ class Fit:
         within = self._reach(unit, claimed)
         return any(name <= within for name in names) and self._share(words, within) >= REACHED
 
-    def _places(self, line: str) -> list[tuple[_Unit, _Spot]]:
+    def _places(self, line: str) -> list[tuple[_Unit, Spot]]:
         """Where an answer stands, or what it is the title of."""
         words = line.split()
         found = []
@@ -189,9 +160,9 @@ class Fit:
             if line in sentence.line:
                 tokens = sentence.line.split()
                 starts = (n for n in range(len(tokens)) if tokens[n : n + len(words)] == words)
-                found += [(unit, _Spot(line, start, start + len(words))) for start in starts]
+                found += [(unit, Spot(line, start, start + len(words))) for start in starts]
             elif line == title_of(unit.document.title).line:
-                found.append((unit, _Spot(line, -1, -1)))
+                found.append((unit, Spot(line, -1, -1)))
         self._standing.setdefault(line, dict.fromkeys(self._of_question(unit) for unit, _ in found))
         return found
 
@@ -202,7 +173,7 @@ class Fit:
         for unit in self._units:
             if not unit.said & self._asked.words:
                 continue
-            for spot in _spots(unit.document.text)[unit.at].get(kind, ()):
+            for spot in spots_of(unit.document.text)[unit.at].get(kind, ()):
                 rival = spot.line.split()
                 if not words.isdisjoint(rival) or (kind == "name" and abs(len(rival) - size) > (size > 2)):
                     continue
@@ -214,7 +185,7 @@ class Fit:
         """The words and names of the question that an answer does not say itself."""
         return self._asked.words - claimed, [name for name in self._asked.names if not name <= claimed]
 
-    def _score(self, unit: _Unit, spot: _Spot) -> float:
+    def _score(self, unit: _Unit, spot: Spot) -> float:
         line, claimed = spot.line, terms_of(spot.line)
         words, names = self._open(claimed)
         within = self._others(line, words, unit) if self._one_step else self._reach(unit, claimed)
@@ -238,11 +209,11 @@ class Fit:
         there, reached = sum(name <= said for name in names), sum(name <= within for name in names)
         return (2 * reached - (0.0 if self._one_step else 0.5) * there) / len(names)
 
-    def _nearness(self, unit: _Unit, spot: _Spot, words: Terms) -> tuple[float, float, str, Terms]:
+    def _nearness(self, unit: _Unit, spot: Spot, words: Terms) -> tuple[float, float, str, Terms]:
         """How near the question's words are, the nearest, the word before the answer, and the words beside it."""
         if spot.start < 0:
             return 0.5 * self._share(words, unit.said), 0.0, "", frozenset()
-        tokens, stems, cells = _tokens(unit.document.text)[unit.at]
+        tokens, stems, cells = tokens_of(unit.document.text)[unit.at]
         first, last = next((cell for cell in cells if cell[0] <= spot.start < cell[1]), (0, len(stems)))
         near: dict[bytes, float] = {}
         for at, stem in self._asked_at(unit):
@@ -258,7 +229,7 @@ class Fit:
     def _asked_at(self, unit: _Unit) -> list[tuple[int, bytes]]:
         """Where in a sentence words of the question stand."""
         if id(unit) not in self._positions:
-            stems = _tokens(unit.document.text)[unit.at].stems
+            stems = tokens_of(unit.document.text)[unit.at].stems
             self._positions[id(unit)] = [(at, stem) for at, stem in enumerate(stems) if stem in self._asked.words]
         return self._positions[id(unit)]
 
@@ -346,69 +317,3 @@ def _units_of(title: str, text: str) -> tuple[tuple[Passage, int, Terms, Terms],
 
 def _units(document: Document) -> Iterator[_Unit]:
     return (_Unit(document, *unit) for unit in _units_of(document.title, document.text))
-
-
-@functools.lru_cache(maxsize=1024)
-def _tokens(text: str) -> tuple[_Tokens, ...]:
-    found = []
-    for sentence in analysed(text).sentences:
-        words = sentence.line.split()
-        cells: list[tuple[int, int]] = []
-        for cell in text[sentence.start : sentence.end].split("; ") if sentence.is_row else ():
-            begin = cells[-1][1] if cells else 0
-            cells.append((begin, begin + len(compared_words(cell))))
-        found.append(_Tokens(words, [next(iter(term_list(word)), b"") for word in words], cells))
-    return tuple(found)
-
-
-@functools.lru_cache(maxsize=1024)
-def _spots(text: str) -> tuple[dict[str, list[_Spot]], ...]:
-    """Of each sentence the names, numbers and dates, by kind."""
-    return tuple(_spots_of(text[s.start : s.end], s.line.split()) for s in analysed(text).sentences)
-
-
-def _spots_of(text: str, words: list[str]) -> dict[str, list[_Spot]]:
-    found: dict[str, list[_Spot]] = {"name": [], "code": [], "date": [], "year": [], "number": []}
-    at = 0
-    for name in _NAME.finditer(text):
-        parts = compared_words(name[0])
-        while parts and terms_of(parts[0]) <= FUNCTION_TERMS:
-            del parts[0]  # The, In: it begins the sentence
-        if not parts or terms_of(name[0]) <= FUNCTION_TERMS | CALENDAR_TERMS or any(map(is_number, parts)):
-            continue
-        kind = "code" if any(map(_has_digit, parts)) else "name"
-        start = next((n for n in range(at, len(words)) if words[n : n + len(parts)] == parts), -1)
-        if start >= 0:
-            at = start + len(parts)
-            found[kind].append(_Spot(f" {' '.join(parts)} ", start, at))
-    dated: set[int] = set()
-    for start in range(len(words)):
-        for end in (start + 2, start + 3):
-            run = words[start:end]
-            if len(run) == end - start and _is_date(run):
-                found["date"].append(_Spot(f" {' '.join(run)} ", start, end))
-                dated |= {n for n in range(start, end) if not is_year(words[n])}
-    for start, word in enumerate(words):
-        if word in CALENDAR:
-            dated |= {start - 1, start + 1} - {n for n in (start - 1, start + 1) if is_year("".join(words[n : n + 1]))}
-        if is_number(word) and start not in dated:
-            kind = "year" if is_year(word) else "number"
-            found[kind].append(_Spot(f" {word} ", start, start + 1))
-    return found
-
-
-def _is_date(words: list[str]) -> bool:
-    """`12 may 1900`, `may 12 1900`, `may 1900` or `1900 -05 -12`."""
-    if len(words) == 3 and is_year(words[0]):
-        return words[1].startswith("-") and words[2].startswith("-")
-    months = sum(word in CALENDAR for word in words)
-    return (
-        months == 1
-        and words[-1] not in CALENDAR
-        and is_year(words[-1])
-        and all(is_number(word) for word in words if word not in CALENDAR)
-    )
-
-
-def _has_digit(word: str) -> bool:
-    return any(map(str.isdigit, word))
