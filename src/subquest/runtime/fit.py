@@ -45,7 +45,8 @@ class _Bar(NamedTuple):
 
 
 SUB_TASK, SUB_NUMBER, DIRECT, LED_TO = _Bar(2.5, 2.5), _Bar(1.5, 2.5), _Bar(0.65, 2.6), _Bar(1.3, 1.5)
-"""For a sub-task; for one that finds a number or date; for a whole question; and for one whose names stand elsewhere, in a sentence that leads there."""
+"""For a sub-task; for one that finds a number or date; for a whole question; and for one whose names stand elsewhere,
+in a sentence that leads there."""
 REACHED = 0.25
 """Share of a question's words that sentences must say which lead to an answer."""
 LEADS = 20
