@@ -262,11 +262,11 @@ class System(Solver, Generic[S]):
         )
         answer, details = await self._answer_or_failure(run, writer if style == "report" else None)
         answer = dataclasses.replace(answer, forced=answer.forced and bool(answer.text))
-        evidence, supported = self._support(run, answer)
+        evidence, supported, parts = self._support(run, answer)
         if style == "sentence" and answer.text and not declines(answer.text):
             answer = await writer.sentence(answer, evidence)
             evidence = answer.evidence if answer.evidence else evidence
-        details["supported"] = supported
+        details |= {"supported": supported} | ({"parts_supported": True} if parts else {})
         events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence, **details)
         trajectories, usage = await run.finish()
         events.emit("end", stop_reason=answer.stop_reason, usage=to_dict(usage))
@@ -279,6 +279,7 @@ class System(Solver, Generic[S]):
             answer=answer.text,
             evidence=run.with_queries(evidence),
             supported=supported,
+            parts_supported=parts,
             confidence=answer.confidence,
             stop_reason=answer.stop_reason,
             forced=answer.forced,
