@@ -70,9 +70,10 @@ def decides_quoted(question: str, answer: str, quotes: Sequence[Evidence]) -> Co
 
 
 def compared_sentences(question: str, documents: Sequence[Document]) -> Iterator[tuple[Document, Sentence]]:
-    """Of each document, the sentence with a date or a number that says most of what was asked."""
+    """Of each document, the sentence with a date or a number that says most of what was asked; for comparisons alone."""
     asked = terms_of(question)
-    for document in documents:
+    compares = direction(question, dates=True) or direction(question, dates=False)
+    for document in documents if compares else ():
         valued = [s for s in analysed(document.text).sentences if any(map(is_number, s.words))]
         if valued:
             yield document, max(valued, key=lambda s: len(asked & terms_of(s.line)))
