@@ -157,11 +157,11 @@ def _questions(count: int, words: int) -> list[Question]:
 
 def _prompts(source: Source, questions: Sequence[Question]) -> list[str]:
     """The questions as the model reads them."""
-    from subquest.engine.chat_format import chat_format_of, prompt_segments
+    from subquest.engine.chat_format import chat_format_of
     from subquest.engine.torch.vocabulary import Vocabulary
 
     chat, vocabulary = chat_format_of(source.tokenizer), Vocabulary(source.tokenizer, source.architecture.vocabulary)
-    openings = [prompt_segments(chat, [Message("user", q.question)], vocabulary.encode) for q in questions]
+    openings = [vocabulary.prompt_segments(chat, [Message("user", q.question)]) for q in questions]
     return ["".join(segment.text for segment in opening) for opening in openings]
 
 

@@ -66,6 +66,8 @@ def say(*words: object) -> None:
 class Keeping:
     """A reward function that keeps what it scored, so that the update can be repeated on it."""
 
+    reads_quotes = False
+
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.episodes: list[Episode] = []
@@ -168,7 +170,8 @@ class Bench:
             f"{step['seconds']:.2f} s ({times}); {step['packed']:,.0f} tokens packed, {step['tokens_s_update']:,.0f} a"
             f" second; {step['computed']:,.0f} of them computed and {step['computed_before']:,.0f} in passes before,"
             f" {step['tflop']:,.0f} TFLOP, {rate:,.0f} a second, {rate / self.peak:.0%} of the peak;"
-            f" {step['completion_tokens']:,.0f} written, {step['tokens_s_rollout']:,.0f} a second,"
+            f" {step['completion_tokens']:,.0f} written, {step['tokens_s_rollout']:,.0f} a second, after"
+            f" {step['prefilled']:,.0f} prompt tokens computed,"
             f" {step.get('older', 0.0):.0%} by older weights, {step['tasks']:.2f} tasks, reward {step['reward']:.2f}"
         )
 
@@ -190,6 +193,7 @@ class Bench:
                 "computed": middle["computed"],
                 "computed in passes before": middle["computed_before"],
                 "written": middle["completion_tokens"],
+                "prefilled": middle["prefilled"],
             },
             update={
                 "tflop": middle["tflop"],

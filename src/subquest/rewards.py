@@ -73,6 +73,12 @@ class RewardFunction(Protocol):
     async def score(self, episodes: Sequence[Episode]) -> list[Reward]: ...
 
 
+def reads_quotes(reward: RewardFunction) -> bool:
+    """Whether a reward may look at the quotes of an episode and at whether they support its answer. Choosing them takes
+    the host longer than the rest of an episode, so rollouts leave them out for a reward with `reads_quotes = False`."""
+    return bool(getattr(reward, "reads_quotes", True))
+
+
 def written_answer(episode: Episode) -> str:
     """The answer that the policy gave by itself; empty if it was forced or taken from a result.
 

@@ -49,6 +49,16 @@ def test_content_computed_twice_has_one_known_block_and_children_find_it() -> No
     assert pool.match([1, 2, 3, 4], 2) == [first[0], twin[1]]
 
 
+def test_only_what_follows_the_blocks_one_holds_is_looked_for() -> None:
+    pool = BlockPool(8, 2)
+    first, twin = pool.take(3), pool.take(2)
+    pool.publish(first, 0, 3, [1, 2, 3, 4, 5, 6])
+    pool.publish(twin, 0, 1, [1, 2])
+    assert pool.match([1, 2, 3, 4, 5, 6, 7], 3, held=twin[:1]) == first[1:]
+    assert pool.match([1, 2, 3, 9, 5, 6, 7], 3, held=twin[:1]) == []
+    assert pool.match([1, 2, 3, 4], 2, held=twin[1:]) == [], "a block of unknown content is no beginning"
+
+
 def test_new_weights_make_all_content_unknown() -> None:
     pool = BlockPool(3, 2)
     mine, other = pool.take(1), pool.take(1)

@@ -84,6 +84,24 @@ async def test_turns_compute_only_new_tokens(family: str, make_engine: Make) -> 
     check_greedy(model, session, 10)
 
 
+async def test_what_siblings_were_shown_is_computed_once(make_engine: Make) -> None:
+    model = tiny_model()
+    engine = make_engine(model)
+    question, shown = "What does the report say?", "The report says that the bridge was closed in May. " * 4
+    sessions = await asyncio.gather(*(write(engine, question, Sampling(max_tokens=13)) for _ in range(4)))
+
+    async def read(session: TorchSession, text: str) -> int:
+        await session.append(text)
+        return (await session.generate(Sampling(max_tokens=13))).usage.cached_tokens
+
+    own = await read(sessions[0], shown)
+    found = await asyncio.gather(*(read(session, shown) for session in sessions[1:3]), read(sessions[3], "No."))
+    assert found[0] == found[1] > own + 150, "all full blocks of what the first one was shown"
+    assert own <= found[2] < own + 16
+    for session in sessions:
+        check_greedy(model, session, 13)
+
+
 async def test_forks(make_engine: Make) -> None:
     model = tiny_model("qwen3")
     engine = make_engine(model)

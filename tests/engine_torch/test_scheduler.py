@@ -157,6 +157,35 @@ def test_rollouts_of_one_prompt_share_it_from_the_first_step() -> None:
     assert device.prefilled == 40  # forty tokens in ten full blocks once; the last token of each is fed by decoding
 
 
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_rollouts_that_go_on_alike_share_what_they_are_shown(ahead: int) -> None:
+    """Eight contexts write the same and read the same documents, one reads others: these are computed once each."""
+    scheduler = make(blocks=200, prefill=1000)
+    device = Device(scheduler)
+    contexts = [Context([n % 50 for n in range(41)]) for _ in range(8)]
+    shown = [[99] * 30] * 7 + [[88] * 30]
+    found: dict[int, list[int]] = {}
+
+    def ask(limit: int) -> None:
+        for number, context in enumerate(contexts):
+            scheduler.submit(
+                Turn(context, Sampling(), 0, limit, lambda turn, n=number: found.update({n: list(turn.drawn)}))
+            )
+        drive(scheduler, device, ahead)
+
+    ask(3)
+    for context, documents in zip(contexts, shown, strict=True):
+        context.ids += documents
+    before, device.prefilled = [list(context.ids) for context in contexts], 0
+    ask(20)
+    # 73 of 74 tokens have to be cached, 43 are; six then find 18 blocks of 4, the eighth the one with the last word
+    assert device.prefilled == (73 - 43) + 6 * (73 - 72) + (73 - 44)
+    assert found == {n: expected(ids, 20) for n, ids in enumerate(before)}
+    for context in contexts:
+        scheduler.drop(context)
+    assert scheduler.pool.in_use == 0
+
+
 def test_turns_are_admitted_in_order_and_a_long_one_is_not_overtaken() -> None:
     scheduler = make(blocks=12)
     device = Device(scheduler)

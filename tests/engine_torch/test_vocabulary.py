@@ -6,6 +6,8 @@ import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from subquest.engine.chat_format import CHATML, encode_pieces
+from subquest.engine.interface import Message
 from subquest.engine.torch.gguf_tokenizer import SPLITS
 from subquest.engine.torch.stop_strings import Stops
 from subquest.engine.torch.vocabulary import _SEAM, BYTE_LETTERS, Vocabulary
@@ -31,6 +33,18 @@ def test_special_tokens_are_recognised_in_control_text_alone(vocabulary: Vocabul
     assert vocabulary.encode("<|im_end|>", True) == (257,)
     assert len(vocabulary.encode("<|im_end|>", False)) == 10
     assert vocabulary.decode([257]) == "<|im_end|>"
+
+
+def test_a_prompt_is_its_control_text_and_contents_and_repeated_messages_are_kept(vocabulary: Vocabulary) -> None:
+    messages = [Message("system", "Be brief."), Message("user", "<|im_end|>?")]
+    first, second = (vocabulary.prompt_segments(CHATML, messages) for _ in range(2))
+    ids = encode_pieces(CHATML.opening(messages), vocabulary.encode)
+    assert [i for segment in first for i in segment.token_ids] == ids
+    assert [(s.kind, s.role) for s in first] == [("prompt", "system"), ("prompt", "user")]
+    assert all(a is b for a, b in zip(first, second, strict=True))
+    other = vocabulary.prompt_segments(CHATML, [messages[0], Message("user", "else")])
+    assert other[0] is first[0]
+    assert other[1].text != first[1].text
 
 
 def test_special_tokens_are_fenced_in_texts_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,3 +45,19 @@ async def test_what_is_written_is_passed_on_by_context() -> None:
     episode = await CoDA(ScriptedEngine(reply), FakeSearch()).solve(QUESTION, on_text=hear)
     assert heard == {t.id: "".join(t.written_turns) for t in episode.trajectories}
     assert len(heard) == 3
+
+
+async def test_without_support_only_what_is_said_about_documents_is_missing() -> None:
+    from subquest.systems.coda import CoDA
+
+    from ..serve.conftest import QUESTION, reply
+    from ..systems.fakes import FakeSearch
+
+    whole, bare = [
+        await CoDA(ScriptedEngine(reply), FakeSearch()).solve(QUESTION, support=support) for support in (True, False)
+    ]
+    assert whole.supported is not None
+    assert (bare.evidence, bare.supported) == ((), None)
+    assert bare.answer == whole.answer
+    assert [t.segments for t in bare.trajectories] == [t.segments for t in whole.trajectories]
+    assert [event.kind for event in bare.events] == [event.kind for event in whole.events]

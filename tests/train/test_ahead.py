@@ -10,6 +10,8 @@ import pytest
 
 from subquest.errors import ConfigError
 from subquest.record import Episode, Question
+from subquest.rewards import RewardFunction
+from subquest.rewards import load as load_reward
 from subquest.train.data import Stream
 from subquest.train.recipe import Recipe, load_recipe
 from subquest.train.sampler import Sampler
@@ -26,9 +28,11 @@ class Held:
     def __init__(self) -> None:
         self.running: dict[str, asyncio.Event] = {}
         self.begun: list[str] = []
+        self.quoted: list[str] = []
 
-    async def solve(self, question: Question, *, seed: int, id: str) -> Episode:
+    async def solve(self, question: Question, *, seed: int, id: str, support: bool) -> Episode:
         self.begun.append(id)
+        self.quoted += [id] * support
         self.running[id] = asyncio.Event()
         try:
             await self.running[id].wait()
@@ -127,6 +131,28 @@ async def test_no_more_episodes_run_at_once_than_allowed() -> None:
     await s.forget_begun()
 
 
+@pytest.mark.parametrize(
+    ("reward", "dynamic", "quoted"),
+    [
+        (load_reward("coda"), False, names(1)[:2]),
+        (load_reward("coda"), True, names(1)),
+        (Lowercase(), False, names(1)),
+    ],
+)
+async def test_quotes_are_chosen_where_somebody_may_look_at_them(
+    reward: RewardFunction, dynamic: bool, quoted: list[str]
+) -> None:
+    """The run's folder keeps the first question's; a user's reward may look at all."""
+    system = Held()
+    recipe = replace(RECIPE, rollout=replace(AHEAD.rollout, ahead=0.0, dynamic=dynamic))
+    sampling = asyncio.create_task(Sampler(recipe, system, Stream(QUESTIONS, 0), reward, by="rollout").sample(0))  # type: ignore[arg-type]
+    await begun_by(system, 4)
+    assert system.begun == names(1)
+    assert system.quoted == quoted
+    sampling.cancel()
+    await asyncio.gather(sampling, return_exceptions=True)
+
+
 class LongTail:
     """The last episode of each step ends when one of the next step has."""
 
@@ -134,9 +160,9 @@ class LongTail:
         self.system, self.last = system, last
         self.ended = {step: asyncio.Event() for step in range(1, last + 2)}
 
-    async def solve(self, question: Question, *, seed: int, id: str) -> Episode:
+    async def solve(self, question: Question, *, seed: int, id: str, support: bool) -> Episode:
         step = int(id.split("-")[1])
-        episode: Episode = await self.system.solve(question, seed=seed, id=id)
+        episode: Episode = await self.system.solve(question, seed=seed, id=id, support=support)
         self.ended[step].set()
         if id == names(step)[-1] and step < self.last:
             await self.ended[step + 1].wait()

@@ -1,17 +1,20 @@
-"""The search of a training."""
+"""The search of a training, and its figures."""
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineRefused, SearchError
-from subquest.record import Document, Hit, Question
+from subquest.record import Document, Hit, Question, Usage
 from subquest.systems.coda import CoDA
 from subquest.train import rollouts
 from subquest.train.rollouts import MemoisedSearch, episode_figures
 from tests.systems.fakes import FakeSearch
+
+from .episodes import rollouts_of
 
 
 class Counting:
@@ -121,3 +124,10 @@ def test_what_failed_is_no_forced_answer() -> None:
     failed = ScriptedEngine({"planner": [EngineRefused("401")]})
     figures = episode_figures([CoDA(engine, FakeSearch(), turns=1).ask(question) for engine in (forced, failed)])
     assert (figures["forced"], figures["failed"]) == (0.5, 0.5)
+
+
+def test_prompt_tokens_that_were_in_the_cache_are_not_counted_as_computed() -> None:
+    spent = Usage(prompt_tokens=50, cached_tokens=30, completion_tokens=4)
+    figures = episode_figures([replace(rollouts_of(name, {"planner": 2}), usage=spent) for name in "ab"])
+    assert (figures["prefilled"], figures["completion_tokens"]) == (40, 8)
+    assert figures["length_planner"] == 4, "two tokens of a prompt and two that were written"

@@ -22,6 +22,14 @@ class Piece(NamedTuple):
     control: bool
 
 
+_BETWEEN = {
+    ("", "system"): "system_open",
+    ("", "user"): "user_open",
+    ("system", "user"): "system_to_user",
+    ("user", "assistant"): "user_to_assistant",
+    ("assistant", "user"): "assistant_to_user",
+}
+"""The field of a format that stands between the messages of two roles; nothing comes before the first."""
 Encode = Callable[[str, bool], Sequence[int]]
 """Tokenise a text; the flag says whether special tokens in it are to be recognised."""
 
@@ -50,16 +58,10 @@ class ChatFormat:
         parts: list[list[Piece]] = []
         previous = ""
         for message in messages:
-            control = {
-                ("", "system"): self.system_open,
-                ("", "user"): self.user_open,
-                ("system", "user"): self.system_to_user,
-                ("user", "assistant"): self.user_to_assistant,
-                ("assistant", "user"): self.assistant_to_user,
-            }.get((previous, message.role))
+            control = _BETWEEN.get((previous, message.role))
             if control is None:
                 raise EngineRefused(f"a {message.role} message cannot follow {previous or 'nothing'}")
-            parts.append([Piece(control, True), Piece(message.content, False)])
+            parts.append([Piece(getattr(self, control), True), Piece(message.content, False)])
             previous = message.role
         if previous == "user":
             parts[-1].append(Piece(self.user_to_assistant, True))
@@ -151,14 +153,6 @@ def encode_pieces(pieces: Sequence[Piece], encode: Encode) -> list[int]:
 
 def text_of(pieces: Sequence[Piece]) -> str:
     return "".join(piece.text for piece in pieces)
-
-
-def prompt_segments(chat: ChatFormat, messages: Sequence[Message], encode: Encode) -> list[Segment]:
-    """The prompt as segments, one per message."""
-    return [
-        Segment("prompt", text_of(pieces), tuple(encode_pieces(pieces, encode)), role=message.role)
-        for message, pieces in zip(messages, chat.opening_by_message(messages), strict=True)
-    ]
 
 
 def environment_segment(chat: ChatFormat, text: str, mode: Mode, encode: Encode, *, ended: bool) -> Segment:

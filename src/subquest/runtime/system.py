@@ -236,10 +236,12 @@ class System(Solver, Generic[S]):
         id: str | None = None,
         style: Style | None = None,
         on_text: TextListener | None = None,
+        support: bool = True,
     ) -> Episode:
         """One episode. Failures of models and searches are recorded in it; only defects and wrong usage raise.
 
         `style` is that of this answer, in place of the system's. `on_text` gets what models write while they write it.
+        Without `support` no quotes are chosen, and nothing is said about whether documents support the answer.
         """
         question = checked_question(question)
         style = self._checked_style(style or self.style)
@@ -261,7 +263,7 @@ class System(Solver, Generic[S]):
         )
         answer, details = await self._answer_or_failure(run, writer if style == "report" else None)
         answer = dataclasses.replace(answer, forced=answer.forced and bool(answer.text))
-        evidence, supported = self._support(run, answer)
+        evidence, supported = self._support(run, answer) if support else Support(answer.evidence, None)
         if style == "sentence" and answer.text and not declines(answer.text):
             answer = await writer.sentence(answer, evidence)
             evidence = answer.evidence if answer.evidence else evidence

@@ -158,10 +158,9 @@ class Batch:
         A ratio pooled per role needs whole rollouts: there one such trajectory keeps its rollout. Where nothing pulls,
         the shortest unit is kept, so that the optimiser still takes a step (momentum, schedule).
         """
-        pulling = torch.zeros(self.lengths.numel(), dtype=torch.bool)
-        pulling[self.layout.trajectory[self.advantages != 0]] = True
+        pulling = set(self.layout.trajectory[self.advantages != 0].tolist())
         units = self._units(whole, None)
-        kept = [unit for unit in units if pulling[unit].any()]
+        kept = [unit for unit in units if not pulling.isdisjoint(unit)]
         if not kept:
             kept = [min(units, key=lambda unit: int(self.lengths[unit].sum()))]
         return sorted(at for unit in kept for at in unit)
@@ -248,7 +247,7 @@ def pack(
         raise DataError(f"nothing to train on: no trajectory has an advantage and tokens of its own{why}")
     segments = [s for _, _, part, _ in chosen for s in part]
     acting = [s for s in segments if s.kind == "agent" and s.token_ids]
-    token_ids = _flat((s.token_ids for s in segments), np.int64)
+    token_ids = _tokens(segments)
     mask = np.repeat([s.kind == "agent" for s in segments], [len(s.token_ids) for s in segments])
     lengths = np.array([sum(len(s.token_ids) for s in part) for _, _, part, _ in chosen])
     actions = np.flatnonzero(mask)
@@ -271,6 +270,15 @@ def pack(
         roles,
         older=torch.from_numpy(np.repeat(older, [len(s.token_ids) for s in acting])) if any(older) else None,
     )
+
+
+def _tokens(segments: Sequence[Segment]) -> np.ndarray[Any, Any]:
+    """The ids of the segments end to end. Prompts are most of them and repeat the same objects: each is read once."""
+    known: dict[int, np.ndarray[Any, Any]] = {}
+    for segment in segments:
+        if id(segment) not in known:
+            known[id(segment)] = np.array(segment.token_ids, np.int64)
+    return np.concatenate([known[id(segment)] for segment in segments])
 
 
 def _flat(parts: Iterable[Sequence[Any]], dtype: Any) -> np.ndarray[Any, Any]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SUMMED = frozenset(
-    {"completion_tokens", "packed", "tokens", "drawn", "learned_tokens", "computed", "computed_before", "tflop"}
-    | {"tokens_s_rollout", "tokens_s_update", "tokens_per_second"}
+    {"completion_tokens", "prefilled", "packed", "tokens", "drawn", "learned_tokens", "computed", "computed_before"}
+    | {"tflop", "tokens_s_rollout", "tokens_s_update", "tokens_per_second"}
 )
 """Figures that add up over processes."""
 EQUAL = frozenset({"total", "policy", "kl", "entropy", "loss"})

@@ -83,7 +83,7 @@ class Layout(NamedTuple):
 
 
 def _distinct(index: Tensor) -> int:
-    return int(torch.unique(index).numel())
+    return int(torch.bincount(index).count_nonzero())
 
 
 def _size_of_own(index: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..engine.chat_format import ChatFormat, prompt_segments
+from ..engine.chat_format import ChatFormat
 from ..engine.torch.vocabulary import Vocabulary
 from ..errors import ConfigError
 from ..metrics import contains_answer
@@ -160,7 +160,7 @@ def _trajectory(judged: Judgement, name: str, vocabulary: Vocabulary, chat: Chat
     verdict = YES if judged.helps else NO
     ids = (*vocabulary.encode(verdict, False), *vocabulary.encode(chat.end, True))
     segments = (
-        *prompt_segments(chat, judgement(judged.query, judged.document), vocabulary.encode),
+        *vocabulary.prompt_segments(chat, judgement(judged.query, judged.document)),
         Segment("agent", verdict, ids, role="assistant"),
     )
     return Trajectory(name, "judge", judged.query, segments=segments)

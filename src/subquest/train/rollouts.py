@@ -27,6 +27,8 @@ class PlannedEpisode(NamedTuple):
     seed: int
     name: str
     """The episode's id: the same when a step is repeated, so that the repetition is recognised."""
+    support: bool = True
+    """Whether quotes are chosen, which takes the host longer than everything else in an episode."""
 
 
 class MemoisedSearch:
@@ -104,7 +106,7 @@ def begin(system: System[Any], plan: PlannedEpisode, gate: asyncio.Semaphore) ->
 
     async def run() -> Episode:
         async with gate:
-            return await system.solve(plan.question, seed=plan.seed, id=plan.name)
+            return await system.solve(plan.question, seed=plan.seed, id=plan.name, support=plan.support)
 
     return asyncio.create_task(run())
 
@@ -162,12 +164,13 @@ def episode_figures(episodes: Sequence[Episode]) -> dict[str, float]:
         "unknown": sum(e.stop_reason == "abstained" for e in episodes) / n,
         "format_errors": sum(bool(t.format_errors) for t in contexts) / max(len(contexts), 1),
         "completion_tokens": float(sum(e.usage.completion_tokens for e in episodes)),
+        "prefilled": float(sum(e.usage.prompt_tokens - e.usage.cached_tokens for e in episodes)),
     }
     for role in sorted({t.role for t in contexts}):
         of_role = [t for t in contexts if t.role == role]
         sessions = [t for e in episodes for t in e.trajectories if t.role == role]
         written = sum(len(s.token_ids) for t in of_role for s in t.segments if s.kind == "agent")
-        figures[f"length_{role}"] = sum(len(t.token_ids) for t in sessions) / len(sessions)
+        figures[f"length_{role}"] = sum(len(s.token_ids) for t in sessions for s in t.segments) / len(sessions)
         figures[f"written_{role}"] = written / len(of_role)
     return figures
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..record import Episode, Question
-from ..rewards import Reward, RewardFunction
+from ..rewards import Reward, RewardFunction, reads_quotes
 from ..runtime.system import System
 from .advantage import By, with_spread
 from .data import Stream
@@ -124,11 +124,15 @@ class Sampler:
             await asyncio.gather(*begun.tasks, return_exceptions=True)
 
     def _planned(self, step: int, refill: int, questions: Sequence[Question]) -> list[PlannedEpisode]:
-        """The episodes of this process. Seeds and names depend on the position alone, never on timing or processes."""
+        """The episodes of this process. Seeds and names depend on the position alone, never on timing or processes.
+        Quotes are chosen where the reward or the run's folder may need them, which keeps the first question's."""
         seed = derive_seed(self.recipe.seed, step, refill)
         name = f"step-{step + 1:05d}" + (f"-refill-{refill}" if refill else "")
+        quoted = reads_quotes(self.reward) or self.recipe.rollout.dynamic  # which may drop the first question
         return [
-            PlannedEpisode(question, derive_seed(seed, number, member), f"{name}-{number:03d}-{member}")
+            PlannedEpisode(
+                question, derive_seed(seed, number, member), f"{name}-{number:03d}-{member}", number == 0 or quoted
+            )
             for number, question in self.ranks.share(list(enumerate(questions)))
             for member in range(self.recipe.rollout.group)
         ]

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..engine.chat_format import ChatFormat, environment_segment, prompt_segments
+from ..engine.chat_format import ChatFormat, environment_segment
 from ..engine.interface import Engine, Generation, Message, Mode, RoleAware, Sampling, Session
 from ..engine.torch.vocabulary import Vocabulary
 from ..metrics import exact_match
@@ -71,9 +71,8 @@ class TeacherEngine:
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TeacherSession:
         task = messages[-1].content.rpartition(": ")[2]
         played = await self.player.open(self.role, messages, mode) if self.player else None
-        return TeacherSession(
-            self, tuple(prompt_segments(self.chat, messages, self.vocabulary.encode)), mode, task, played
-        )
+        segments = tuple(self.vocabulary.prompt_segments(self.chat, messages))
+        return TeacherSession(self, segments, mode, task, played)
 
     def count_tokens(self, text: str) -> int:
         return len(self.vocabulary.encode(text, False))

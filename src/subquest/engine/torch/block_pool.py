@@ -69,13 +69,16 @@ class BlockPool:
                     self._content[block] = 0
                     self._free.append(block)
 
-    def match(self, ids: Sequence[int], limit: int, root: int = 0) -> list[int]:
-        """Known blocks that hold the prefix of `ids`, at most `limit`; the caller becomes a user of them.
+    def match(self, ids: Sequence[int], limit: int, root: int = 0, held: Sequence[int] = ()) -> list[int]:
+        """Known blocks that hold the prefix of `ids`, up to block `limit`; the caller becomes a user of them.
 
-        Only contexts of the same `root` share blocks: with other weights the same tokens have other keys and values."""
+        Only contexts of the same `root` share blocks: with other weights the same tokens have other keys and values.
+        `held` are the caller's own full blocks; only those behind them are looked for."""
         found: list[int] = []
-        parent = root
-        for content in self._contents(ids, 0, limit):
+        parent = self._content[held[-1]] if held else root
+        if held and not parent:
+            return []
+        for content in self._contents(ids, len(held), limit):
             block = self._known.get((parent, content))
             if block is None:
                 break

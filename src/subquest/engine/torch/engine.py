@@ -19,7 +19,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,9 +28,10 @@ from ...errors import ContextOverflow, EngineError, UsageError
 from ...models import default_adapter, resolve
 from ...process import collect_rarely, switch_often
 from ..adapter import prompt_set_of, trained_prompt_set
-from ..chat_format import ChatFormat, chat_format_of, encode_pieces, prompt_segments
+from ..chat_format import ChatFormat, chat_format_of, encode_pieces
 from ..interface import Message, Mode, Sampling
 from . import prefix_groups
+from .bare_engine import BareEngine
 from .block_pool import BlockPool
 from .gpu_memory import allocate, wanted_share
 from .loader import Source, from_model, load, load_adapter
@@ -42,6 +43,7 @@ from .scoring import Call, Scorer, score_choices
 from .session import TorchSession
 from .stop_strings import Stops
 from .vocabulary import Vocabulary
+from .waiters import Waiter, wake
 from .weights import Adapter, Weights
 
 EMBEDDED = "smollm2"
@@ -178,7 +180,7 @@ class TorchEngine:
         return len(self.vocabulary.encode(text, False))
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TorchSession:
-        return TorchSession(self, prompt_segments(self.chat, messages, self.vocabulary.encode), mode)
+        return TorchSession(self, self.vocabulary.prompt_segments(self.chat, messages), mode)
 
     def without_adapter(self) -> TorchEngine | BareEngine:
         """The same model with its base weights, in the same batches and cache; it closes with this one."""
@@ -311,14 +313,9 @@ class TorchEngine:
         self.scheduler.cancel(turn)
 
     def _wake(self) -> None:
-        """Wake the tasks whose turns are over, with one call per event loop."""
+        """Wake the tasks whose turns are over."""
         woken, self._woken = self._woken, []
-        loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]] = {}
-        for waiter, error in woken:
-            loops.setdefault(waiter.loop, []).append((waiter.future, error))
-        for loop, results in loops.items():
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_resolve, results)
+        wake(woken)
 
     def _work(self) -> None:
         """The worker thread. It releases the interpreter several times per step, to wait for the device or to launch
@@ -387,40 +384,3 @@ def _chosen(device: str | torch.device | None, dtype: torch.dtype | None) -> tup
     if on_gpu:
         chosen = torch.empty(0, device=chosen).device
     return chosen, dtype or (torch.bfloat16 if on_gpu else torch.float32)
-
-
-class BareEngine:
-    """A torch engine without its adapter; see `engine.interface.HasAdapter`."""
-
-    def __init__(self, engine: TorchEngine) -> None:
-        self._engine = engine
-        self.name = engine.name
-        self.context_window = engine.context_window
-
-    async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TorchSession:
-        engine = self._engine
-        segments = prompt_segments(engine.chat, messages, engine.vocabulary.encode)
-        return TorchSession(engine, segments, mode, bare=True)
-
-    def count_tokens(self, text: str) -> int:
-        return self._engine.count_tokens(text)
-
-    async def close(self) -> None:
-        """Closes with the engine."""
-
-
-class Waiter(NamedTuple):
-    """A task waiting for a turn."""
-
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[None]
-
-
-def _resolve(results: Sequence[tuple[asyncio.Future[None], BaseException | None]]) -> None:
-    for future, error in results:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)

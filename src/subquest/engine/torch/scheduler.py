@@ -236,10 +236,7 @@ class Scheduler:
         if not self._is_next(turn):
             return False
         self.idle.pop(context, None)
-        if not context.blocks:
-            context.blocks = pool.match(context.ids, (len(context.ids) - 1) // pool.size, context.root)
-            context.cached = len(context.blocks) * pool.size
-            context.published = len(context.blocks)
+        self._find(context)
         missing = pool.count(len(context.ids)) - len(context.blocks)
         spare = len(self.decoding) + len(self.filling)
         if not self._make_room(missing + spare) and not (spare == 0 and self._make_room(missing)):
@@ -253,6 +250,17 @@ class Scheduler:
         self.rows.bare[turn.slot] = context.bare
         self.rows.set_blocks(turn.slot, context.blocks)
         return True
+
+    def _find(self, context: Context) -> None:
+        """Take over what another context has computed of the tokens that this one lacks: often those of documents that
+        a rollout of the same question was shown after the same words."""
+        pool, full = self.pool, context.published
+        found = pool.match(context.ids, (len(context.ids) - 1) // pool.size, context.root, context.blocks[:full])
+        if found:
+            pool.release(context.blocks[full:])  # the last one, which is not full
+            context.blocks[full:] = found
+            context.published = len(context.blocks)
+            context.cached = context.published * pool.size
 
     def _chunk(self, turn: Turn, budget: int) -> Chunk:
         """The next piece of a prompt. Its full blocks are published now: readers run in later steps."""

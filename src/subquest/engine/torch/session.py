@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import chain
 from typing import Protocol
 
 from ...errors import UsageError
@@ -45,7 +46,7 @@ class TorchSession:
         self._engine = engine
         self._mode = mode
         self._segments = list(segments)
-        self._context = Context([i for s in segments for i in s.token_ids], bare)
+        self._context = Context(list(chain.from_iterable(s.token_ids for s in segments)), bare)
         self._ended = False
         self._writing = False
         self._closed = False

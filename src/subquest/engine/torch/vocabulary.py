@@ -17,6 +17,9 @@ import numpy as np
 
 from ...errors import EngineRefused
 from ...protocol import fence_tokens
+from ...record import Segment
+from ..chat_format import ChatFormat, Piece, encode_pieces, text_of
+from ..interface import Message
 
 _QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -63,6 +66,7 @@ class Vocabulary:
 
         self.encode = lru_cache(maxsize=8192)(self._encode)
         """Ids of control text or content, cached because prompts of roles are repeated."""
+        self._prompt_segment = lru_cache(maxsize=1024)(self._new_prompt_segment)
         self._known: dict[str, tuple[int, ...]] = {}
         self._stretch = lru_cache(maxsize=32_768)(self._spelled)
         self._seams = _has_seams(described)
@@ -75,6 +79,14 @@ class Vocabulary:
         if len(text) < _LONG:
             return tuple(self._spelled(text))
         return tuple([i for stretch in _BROAD.split(text) for i in self._stretch(stretch)])
+
+    def prompt_segments(self, chat: ChatFormat, messages: Sequence[Message]) -> list[Segment]:
+        """A prompt as segments, one per message; a message that is repeated is the same object."""
+        parts = zip(messages, chat.opening_by_message(messages), strict=True)
+        return [self._prompt_segment(message.role, tuple(pieces)) for message, pieces in parts]
+
+    def _new_prompt_segment(self, role: str, pieces: tuple[Piece, ...]) -> Segment:
+        return Segment("prompt", text_of(pieces), tuple(encode_pieces(pieces, self.encode)), role=role)
 
     def _spelled(self, text: str) -> list[int]:
         """The ids of a text, word by word; takes a tenth of the tokenizer's time."""

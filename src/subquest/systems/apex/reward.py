@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ...data.gold_plans import gold_plan
 from ...errors import DataError
@@ -19,6 +19,7 @@ from .plan import written_plan
 class APEXPlanReward:
     """The planner alone is rewarded; a plan outside `<plan>` is no plan."""
 
+    reads_quotes: ClassVar[bool] = False
     embedder: Embedder | None = None
     """None is MiniLM, loaded at the first use."""
     tau: float = MINILM_TAU

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ...metrics import contains_answer, is_yes_no, score_answer
 from ...record import Episode
@@ -16,6 +16,8 @@ from ..coda.reward import refine_text
 class SearchR1Reward:
     """Search-R1: exact match and nothing else."""
 
+    reads_quotes: ClassVar[bool] = False
+
     async def score(self, episodes: Sequence[Episode]) -> list[Reward]:
         return [shared(e, {"em": score_answer(written_answer(e), e.question.answers).em}) for e in episodes]
 
@@ -24,6 +26,7 @@ class SearchR1Reward:
 class AutoRefineReward:
     """AutoRefine: the answer's F1; where that is 0, a little for refined text that holds the gold answer."""
 
+    reads_quotes: ClassVar[bool] = False
     refine: float = 0.1
 
     async def score(self, episodes: Sequence[Episode]) -> list[Reward]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ...errors import ConfigError
 from ...metrics import contains_answer, is_yes_no, score_answer
@@ -35,6 +35,7 @@ class CoDAReward:
     (docs/claims/135m.md#coda-peco has what comes of it); `em` does not.
     """
 
+    reads_quotes: ClassVar[bool] = False
     reading: Literal["paper", "code"] = "paper"
     answer: bool = True
     format: bool = True

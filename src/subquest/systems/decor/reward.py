@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ...errors import ConfigError
 from ...judge.cases import AnswerCase, AnswerJudge, StepCase, StepJudge
@@ -28,6 +28,7 @@ FORMAT_PENALTY = -1.0
 
 @dataclass(frozen=True, slots=True)
 class DECORReward:
+    reads_quotes: ClassVar[bool] = False
     alpha: float = 0.6
     """Weight of the team's outcome against the role's own work."""
     lambda_: float = 0.5

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ...engine.chat_format import ChatFormat, chat_format_of, environment_segment, prompt_segments
+from ...engine.chat_format import ChatFormat, chat_format_of, environment_segment
 from ...engine.interface import Generation, Message, Mode, Sampling
 from ...engine.torch.session import text_up_to
 from ...engine.torch.stop_strings import Stops
@@ -51,7 +51,7 @@ class ServerEngine:
         self.stops = Stops(self.vocabulary, ())
 
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> ServerSession:
-        return ServerSession(self, prompt_segments(self.chat, messages, self.vocabulary.encode), mode)
+        return ServerSession(self, self.vocabulary.prompt_segments(self.chat, messages), mode)
 
     def count_tokens(self, text: str) -> int:
         return len(self.vocabulary.encode(text, False))
