@@ -70,7 +70,7 @@ def decides_quoted(question: str, answer: str, quotes: Sequence[Evidence]) -> Co
 
 
 def compared_sentences(question: str, documents: Sequence[Document]) -> Iterator[tuple[Document, Sentence]]:
-    """Of each document, the sentence with a date or a number that says most of what was asked; for comparisons alone."""
+    """For a comparison, of each document the sentence with a date or a number that says most of what was asked."""
     asked = terms_of(question)
     compares = direction(question, dates=True) or direction(question, dates=False)
     for document in documents if compares else ():
