@@ -1,4 +1,4 @@
-"""Questions that a benchmark asks: with which prompts, their episodes, and those kept for reading."""
+"""Questions that a benchmark asks: their episodes, and those kept for reading."""
 
 from __future__ import annotations
 
@@ -9,12 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-
-
-def prompts_of(system: str, given: str | None) -> str | None:
-    """The prompts for a system: a folder may hold one of its own for each."""
-    own = Path(given or "", system)
-    return str(own) if given and own.is_dir() else given or None
 
 
 async def answered(system: Any, questions: Iterable[Any], concurrency: int, seconds: float) -> list[Any]:

@@ -24,7 +24,7 @@ from typing import Any
 
 from _arithmetic_answers import is_right
 from _arithmetic_tasks import Task, draw
-from _episodes import answered, keep, prompts_of
+from _episodes import answered, keep
 
 SYSTEMS = {"expert": "codeact", "hira": "hira"}
 SOLVED = "solved"
@@ -85,6 +85,7 @@ async def measure(args: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     from subquest.assemble import AgentSpec, EngineOptions, build_agent, open_resources
     from subquest.record import Document, Question
     from subquest.retrieval import Index
+    from subquest.runtime.prompts import own_folder
     from subquest.tools.tool_options import ToolOptions
 
     tools = ToolOptions(web="none", egress="public")  # nothing in the index is private
@@ -94,7 +95,7 @@ async def measure(args: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     index = Index.build(scratch / "index.sq", [Document(title, title, text) for title, text in DOCUMENTS.items()])
     options = EngineOptions(protocol=args.protocol, context=args.context, adapter=args.adapter)
     sampling = {"temperature": args.temperature, "max_tokens": args.max_tokens}
-    prompts = prompts_of("hira", args.prompts)  # the expert reads them too
+    prompts = str(own_folder(Path(args.prompts), "hira")) if args.prompts else None  # the expert reads them too
     base = AgentSpec(model=args.model, engine=options, sampling=sampling, prompts=prompts, tool_options=tools)
     rows: dict[str, Any] = {}
     async with open_resources(base) as resources:

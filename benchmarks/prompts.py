@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _episodes import answered, keep, prompts_of
+from _episodes import answered, keep
 
 SETS = ("hotpotqa", "2wikimultihopqa", "musique")
 SYSTEMS = ("rag", "coda", "decor", "apex", "autorefine", "search-r1", "react", "search-o1", "ircot")
@@ -113,7 +113,7 @@ async def measure(args: argparse.Namespace, found: Sequence[Source]) -> dict[str
         for source in found:
             for prompts in args.prompts:
                 for name in args.systems:
-                    spec = base.replace(system=name, prompts=prompts_of(name, prompts))
+                    spec = base.replace(system=name, prompts=prompts or None)
                     system = build_agent(spec, resources._replace(search=source.index))
                     began = time.perf_counter()
                     episodes = await answered(system, source.questions, args.concurrency, args.seconds)

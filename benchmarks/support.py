@@ -74,6 +74,8 @@ class Judged(NamedTuple):
     """`right`, `same` or `other`."""
     answer: str
     supported: bool
+    parts: bool
+    """Only what it was concluded from is supported."""
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -190,7 +192,7 @@ def _judge(case: Case, way: str, chance: random.Random) -> Iterator[Judged]:
     for sort, answer, passages in answers:
         findings = _findings(case, way, answer, passages)
         found = support_of(answer, case.question.question, findings)
-        yield Judged(case, way, sort, answer, bool(found.supported))
+        yield Judged(case, way, sort, answer, bool(found.supported), found.parts)
 
 
 def _wrong(case: Case, passages: Sequence[Document], chance: random.Random) -> list[str]:
@@ -283,19 +285,23 @@ def _rates(judged: Sequence[Judged]) -> dict[str, dict[str, Any]]:
             for sort in ("right", "same", "other"):
                 signs = [found.supported for found in those if found.sort == sort]
                 row |= {sort: sum(signs) / len(signs) if signs else None, f"n {sort}": len(signs)}
+                row[f"parts {sort}"] = sum(found.parts for found in those if found.sort == sort)
             if those:
                 rows[f"{way}, {group}"] = row
     return rows
 
 
 def _table(name: str, rates: dict[str, dict[str, Any]]) -> None:
-    print(f"\n{name:<26}{'right':>14}{'wrong, same':>14}{'wrong, other':>14}", file=sys.stderr)
+    print(f"\n{name:<26}{'right':>20}{'wrong, same':>20}{'wrong, other':>16}", file=sys.stderr)
     for row, rate in rates.items():
         cells = (
-            f"{rate[sort]:.1%} of {rate[f'n {sort}']}" if rate[sort] is not None else "–"
+            f"{rate[sort]:.1%} of {rate[f'n {sort}']}" + (f" + {n}" if (n := rate[f"parts {sort}"]) else "")
+            if rate[sort] is not None
+            else "–"
             for sort in ("right", "same", "other")
         )
-        print(f"{row:<26}" + "".join(f"{cell:>14}" for cell in cells), file=sys.stderr)
+        right, same, other = cells
+        print(f"{row:<26}{right:>20}{same:>20}{other:>16}", file=sys.stderr)
 
 
 def _show(judged: Sequence[Judged], most: int) -> None:

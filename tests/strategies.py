@@ -98,4 +98,5 @@ episodes = st.builds(
     settings=metas,
     seed=st.none() | st.integers(),
     supported=st.none() | st.booleans(),
+    parts_supported=st.booleans(),
 )

@@ -16,6 +16,8 @@ from subquest.citation import cite, place_of
         ({"file": "a.csv", "line": 5, "line_end": 7}, "a.csv, lines 5 to 7"),
         ({"file": "a.md", "line": 5, "section": "A"}, "a.md, line 5"),
         ({"file": "a.html", "section": "A"}, "a.html, section A"),
+        ({"file": "a.docx", "section": "A", "paragraph": 4}, "a.docx, section A, paragraph 4"),
+        ({"file": "a.eml", "paragraph": 0}, "a.eml"),
         ({"url": "https://x.example/y", "year": 1999}, "https://x.example/y"),
         ({"year": 1999, "page": 3}, ""),
         ({}, ""),

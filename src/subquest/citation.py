@@ -6,42 +6,47 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-FIELDS = ("file", "member", "url", "page", "slide", "sheet", "row", "row_end", "line", "line_end", "section")
+FIELDS = (
+    *("file", "member", "url", "page", "slide", "sheet"),
+    *("row", "row_end", "line", "line_end", "paragraph", "section"),
+)
 """The metadata that say where a passage is."""
 SUPERSEDED = "superseded_by"
 """The metadata that name the newer version of the file."""
 STEPS = "line_steps"
 """The metadata that say where lines of the file begin in a passage (`line_steps`)."""
-_COUNTED = ("row", "line")
+_COUNTED = ("row", "line", "paragraph")
 _WRITTEN = re.compile(r"(?:\d{1,9}(?::-?\d{1,9})?(?: |$))*")
 
 
 def place_of(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a passage that say where it is; nothing for one that does not come from a file."""
-    found = {field: meta[field] for field in (*FIELDS, SUPERSEDED) if meta.get(field) not in (None, "")}
+    found = {field: meta[field] for field in (*FIELDS, SUPERSEDED) if meta.get(field) not in (None, "", 0)}
     return found if "file" in found or "url" in found else {}
 
 
 def place_in(meta: Mapping[str, Any], text: str, start: int, end: int) -> dict[str, Any]:
-    """Where a quote is that stands at text[start:end] of a passage: its own row or line, where the passage knows it.
+    """Where a quote is that stands at text[start:end] of a passage: with its own row, line or paragraph, if known.
 
     Without a quote (start is end), where the passage is.
     """
     place = place_of(meta)
     for field in _COUNTED if start < end else ():
         first = line_at(meta, text, start, field)
-        if first is not None and field in place:
-            place[field] = first
-            if (last_field := f"{field}_end") in place:
-                last = line_at(meta, text, end - 1, field)
-                place[last_field] = last
-                if last == first:
-                    del place[last_field]
+        if not place or first is None:
+            continue
+        place[field] = first
+        if (last_field := f"{field}_end") in place:
+            place[last_field] = line_at(meta, text, end - 1, field)
+            if place[last_field] == first:
+                del place[last_field]
+        if not first:  # above the first paragraph
+            del place[field]
     return place
 
 
 def line_at(meta: Mapping[str, Any], text: str, at: int, field: str = "line") -> int | None:
-    """The line (or the row) of the file on which a character of a passage stands; None where it is not known."""
+    """The line (or the row, the paragraph) of the file in which a character of a passage stands; None if unknown."""
     line, last, steps = meta.get(field), meta.get(f"{field}_end"), meta.get(STEPS)
     if not isinstance(line, int):
         return None
@@ -96,7 +101,7 @@ def cite(place: Mapping[str, Any]) -> str:
             parts.append(f"sheet {place['sheet']}")
         elif "section" in place and "line" not in place:
             parts.append(f"section {place['section']}")
-        for field in ("row", "line"):
+        for field in _COUNTED:
             if field in place:
                 end = place.get(f"{field}_end")
                 parts.append(f"{field}s {place[field]} to {end}" if end else f"{field} {place[field]}")

@@ -34,8 +34,8 @@ def episode_html(episode: Record) -> str:
     notes = [episode.system, episode.model]
     if episode.confidence is not None:
         notes.append(f"confidence {episode.confidence:.2f}")
-    if episode.supported is False:
-        notes.append("not supported by a document")
+    if episode.support_note:
+        notes.append(episode.support_note)
     usage = episode.usage
     notes.append(f"{usage.model_calls} model call{'s' if usage.model_calls != 1 else ''}")
     notes.append(f"{usage.searches} search{'es' if usage.searches != 1 else ''}")

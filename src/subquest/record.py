@@ -315,6 +315,13 @@ class Failure(Record):
     fatal: bool = False
 
 
+def support_note(supported: bool | None, parts: bool) -> str:
+    """What a reader must know of an answer that is not supported; empty for others."""
+    if supported is not False:
+        return ""
+    return "its parts are supported, the conclusion is not checked" if parts else "not supported by a document"
+
+
 class Episode(Record):
     """One attempt at one question."""
 
@@ -344,9 +351,17 @@ class Episode(Record):
     by design, and in episodes stored before this was recorded."""
     report: Report | None = None
     """The answer sentence by sentence, if it is written in sentences."""
+    parts_supported: bool = False
+    """The answer is not supported, but all that it was concluded from is (and quoted): a yes, a no or a choice that no
+    rule can check."""
 
     def _repr_html_(self) -> str:
         return episode_html(self)
+
+    @property
+    def support_note(self) -> str:
+        """What a reader must know of an answer that is not supported; empty for others."""
+        return support_note(self.supported, self.parts_supported)
 
     @property
     def stated_answer(self) -> str:

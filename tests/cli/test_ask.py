@@ -59,6 +59,20 @@ def test_an_answer_that_no_document_supports_says_so(place: Path, capsys: pytest
     assert "answer: Varn  (not supported by a document)" in err
 
 
+def test_an_answer_whose_parts_are_supported_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = place / "script.jsonl"
+    script.write_text(script.read_text().replace("<answer>Kestel</answer>", "<answer>no</answer>"))
+    asked = ["ask", "Was the designer of the Orvane Bridge born in Varn?", *ASK[2:]]
+    note = "its parts are supported, the conclusion is not checked"
+    assert main([*asked, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["supported"], document["parts_supported"], len(document["evidence"])) == (False, True, 2)
+    assert main(asked) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[:2] == ["no", f"  {note}"]
+    assert f"answer: no  ({note})" in err
+
+
 def test_of_several_quotes_the_one_that_states_the_answer_is_marked(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,3 +83,6 @@ def test_nothing_is_said_about_documents_of_another_kind() -> None:
     assert said({}).startswith("probably wrong: 38%")
     assert said({"file": "handbook.docx"}) == ""
     assert said({}, supported=False) == ""
+    quotes = (Evidence("d", "T", "It is 30 days."),)
+    parts = Episode("e", Question("q", "Q?"), "rag", "m", "", (), "yes", quotes, supported=False, parts_supported=True)
+    assert likely(parts, calibrations) == ""

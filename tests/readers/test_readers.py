@@ -50,7 +50,7 @@ def test_word_has_sections_tables_and_the_pages_word_saw() -> None:
     ]
     assert [part.place.get("row") for part in parts if part.row] == [1, 2]
     unpaged = read(docx("Never laid out by Word.", title="From the properties"))
-    assert (dict(unpaged[0].place), unpaged[0].title) == ({}, "From the properties")
+    assert (dict(unpaged[0].place), unpaged[0].title) == ({"paragraph": 1}, "From the properties")
 
 
 def test_slides_come_as_they_are_shown_with_their_notes() -> None:

@@ -84,7 +84,7 @@ QUESTIONS = {
     "Where was Mila Torrun born, in Kestel?": "docs/people/torrun.docx, page 2",
     "Ostel rises near": "docs/talks/rivers.pptx, slide 2",
     "mm of rain in Brunn 408": "docs/data/rain.xlsx, sheet 2021, row 2",
-    "last windmill of Harn": "docs/web/page.html, section Mills > Windmills",
+    "last windmill of Harn": "docs/web/page.html, section Mills > Windmills, paragraph 1",
     "heron came back": "docs/notes/diary.md, line 7",
     "ferry to Sund": "docs/notes/plain.txt, line 2",
     "when did the mine of Karst close": "docs/all.zip/inner/report.pdf, page 2",
@@ -455,7 +455,7 @@ def test_a_terminal_gets_a_bar_and_a_pipe_lines(
     assert err.endswith("\r\x1b[K")
 
 
-def test_quotes_from_word_and_mail_have_the_heading_above_them(tmp_path: Path) -> None:
+def test_quotes_from_word_and_mail_have_their_paragraph(tmp_path: Path) -> None:
     heading, said = "Designers", "The Orvane Bridge was designed by Mila Torrun."
     mail = (
         "From: a@x.example\nSubject: Bridges\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n"
@@ -469,7 +469,7 @@ def test_quotes_from_word_and_mail_have_the_heading_above_them(tmp_path: Path) -
     quotes = [support_of("Mila Torrun", question, [Finding("", "", "", [d])]).evidence[0] for d in found]
     assert {quote.quote for quote in quotes} == {said}
     assert sorted(cite(quote.place) for quote in quotes) == [
-        "docs/a.docx, section Designers",
-        "docs/b.eml, section minutes.txt",
-        "docs/c.eml",
+        "docs/a.docx, section Designers, paragraph 1",
+        "docs/b.eml, section minutes.txt, paragraph 1",
+        "docs/c.eml, paragraph 1",
     ]

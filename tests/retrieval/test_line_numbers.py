@@ -1,6 +1,7 @@
 """Lines of a quote: what is quoted from a passage is cited with its own line in the file, not with the passage's.
 
 Every line of these files has words that say which line it is (`n7n`), so that any place of any passage can be checked.
+Formats without lines are cited by paragraph in the same way.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from subquest.retrieval.passages import Passages
 from subquest.retrieval.splitter import Size
 from subquest.runtime.table_rows import matching_rows
 from subquest.systems import registry
+
+from ..readers.made import docx, opendocument
 
 MARKDOWN = """\
 ---
@@ -79,7 +82,7 @@ def numbers(document: Document) -> Iterable[tuple[int, int]]:
     """What each marked word of a passage says its line is, and what a citation of the word says."""
     for found in re.finditer(r"n(\d+)n", document.text):
         place = Evidence.from_document(document, found[0]).place
-        yield int(found[1]), place.get("row", place.get("line", 0))
+        yield int(found[1]), next((place[field] for field in ("row", "line", "paragraph") if field in place), 0)
 
 
 def check(documents: Iterable[Document], fewest: int) -> None:
@@ -123,6 +126,34 @@ def test_rows_of_a_sheet_with_gaps(tmp_path: Path) -> None:
     assert (chosen.meta["row"], chosen.meta["row_end"]) == (16, 28)
     alone = matching_rows(documents[0], "n16n")
     assert cite(Evidence.from_document(alone, "n16n").place).endswith("a.xlsx, sheet Sheet, row 16")
+
+
+SAYS = "Paragraph n{}n says where it stands and goes on for longer than a line. It ends with a second sentence n{}n."
+PARAGRAPHS = [SAYS.format(n, n) for n in range(1, 40)]
+HTML = "<html><body><p>{}</p></body></html>".format("</p><p>".join(PARAGRAPHS))
+ODT = "<office:text><text:p>{}</text:p></office:text>".format("</text:p><text:p>".join(PARAGRAPHS))
+LETTER = "From: n0n@example.org\nSubject: n0n\nContent-Type: text/{}\n\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.docx", docx(*PARAGRAPHS)),
+        ("headings.docx", docx("n1n", ("berschrift1", "Head n0n"), *PARAGRAPHS[:9], [["a", "b"]], *PARAGRAPHS[9:])),
+        ("a.odt", opendocument("text", ODT)),
+        ("a.html", HTML),
+        ("a.eml", LETTER.format("plain") + "\n\n\n".join(PARAGRAPHS).replace("longer than", "longer\nthan")),
+        ("html.eml", LETTER.format("html") + HTML),
+        ("long.eml", LETTER.format("plain") + "\n\n".join(SAYS.format(n, n) for n in range(1, 3000))),
+    ],
+    ids=["docx", "docx-headings", "odt", "html", "mail", "mail-html", "mail-long"],
+)
+def test_every_word_is_cited_with_its_paragraph(tmp_path: Path, name: str, content: str | bytes) -> None:
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    documents = stored(tmp_path, name)
+    check(documents, 2 * len(PARAGRAPHS))
+    last = next(document for document in documents if "n39n" in document.text)
+    assert cite(Evidence.from_document(last, "n39n").place).endswith(", paragraph 39")
 
 
 PIECES = st.sampled_from([

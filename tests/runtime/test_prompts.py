@@ -65,6 +65,15 @@ def test_a_folder_replaces_single_prompts_of_the_set(tmp_path: Path) -> None:
         CoDA(script(Endpoint), FakeSearch(), prompts="ful")
 
 
+def test_a_folder_may_hold_prompts_for_several_systems(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no prompts: name them as ours, such as .*coda.planner\.md"):
+        CoDA(script(Endpoint), FakeSearch(), prompts=tmp_path)
+    for system in ("coda", "apex"):
+        (tmp_path / system).mkdir()
+        (tmp_path / system / "planner.md").write_text(f"for {system}\n--- user\n$question")
+    assert opened(CoDA(script(Endpoint), FakeSearch(), prompts=tmp_path))["planner"] == "for coda"
+
+
 def test_a_prompt_may_hold_a_conversation(tmp_path: Path) -> None:
     (tmp_path / "one.md").write_text("be brief\n--- user\nQ: 1+1\n--- assistant\n2\n--- user\nQ: $question\n")
     messages = Prompts(tmp_path).messages("one", question="2+2 <answer>")
@@ -107,5 +116,5 @@ def test_nothing_stands_in_a_full_prompt_that_a_model_could_copy_for_an_action(p
 
 def test_both_sets_have_the_same_prompts() -> None:
     """All but those of the simulated search, which plays no role of a system, and what adapters do without."""
-    assert FULL.keys() - COMPACT.keys() == {"repeated"}
+    assert FULL.keys() - COMPACT.keys() == {"repeated", "coda/executor_read"}
     assert {name.partition("/")[0] for name in COMPACT.keys() - FULL.keys()} == {"zerosearch"}

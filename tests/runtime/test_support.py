@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
@@ -40,14 +41,16 @@ def test_a_system_that_reads_nothing_by_design_has_nothing_to_say() -> None:
     [
         (NOTE, "Mila Torrun", True),
         (NOTE, "yes", False),  # of Kestel it says nothing
-        (f"{NOTE} {BORN}", "yes", True),
+        (f"{NOTE} {BORN}", "yes", None),  # its parts
         (NOTE, "Varn", False),
         ("The Orvane Bridge was designed by Ada Lind.", "yes", False),
     ],
 )
-def test_decor_rests_on_what_its_filter_wrote(note: str, answer: str, supported: bool) -> None:
+def test_decor_rests_on_what_its_filter_wrote(note: str, answer: str, supported: bool | None) -> None:
     script = DECOR | {"filter": [f"<filter>{note}</filter>"], "answerer": [f"<answer>{answer}</answer>"]}
-    assert ask("decor", script).supported is supported
+    episode = ask("decor", script)
+    assert (episode.supported, episode.parts_supported) == (supported is True, supported is None)
+    assert bool(episode.evidence) is (supported is not False)
 
 
 def test_what_a_single_agent_says_on_the_way_is_quoted_but_is_no_sub_result() -> None:
@@ -62,9 +65,9 @@ def test_what_autorefine_distils_is_a_sub_result() -> None:
         "<search>Orvane Bridge Torrun</search>",
         f"<refine>{NOTE}</refine><refine>{BORN}</refine><answer>yes</answer>",
     ]
-    assert ask("autorefine", {"agent": turns}).supported is True
-    assert ask("autorefine", {"agent": [turns[0], turns[1].replace("Mila", "Ada")]}).supported is False
-    assert ask("autorefine", {"agent": [turns[0], turns[1].replace("Kestel", "Varn")]}).supported is False
+    assert ask("autorefine", {"agent": turns}).parts_supported is True
+    assert ask("autorefine", {"agent": [turns[0], turns[1].replace("Mila", "Ada")]}).parts_supported is False
+    assert ask("autorefine", {"agent": [turns[0], turns[1].replace("Kestel", "Varn")]}).parts_supported is False
 
 
 def test_the_share_supported_and_the_accuracy_of_both_kinds() -> None:
@@ -72,6 +75,14 @@ def test_the_share_supported_and_the_accuracy_of_both_kinds() -> None:
     rows = [Scored(e.id, "d", "decor", e.question, {**score(e), "em": e.answer == "Varn"}) for e in episodes]
     found = cell(rows)
     assert (found["supported"], found["em_supported"], found["em_unsupported"]) == (0.5, 0.0, 1.0)
+    assert "em_parts_supported" not in found
+    parts = msgspec.structs.replace(episodes[0], supported=False, parts_supported=True)
+    found = cell([*rows, Scored("p", "d", "decor", parts.question, {**score(parts), "em": 1.0})])
+    assert (found["parts_supported"], found["em_parts_supported"], found["em_unsupported"]) == (
+        pytest.approx(1 / 3, abs=1e-5),
+        1.0,
+        1.0,
+    )
 
 
 def test_episodes_of_earlier_versions_do_not_tell() -> None:
@@ -83,4 +94,4 @@ def test_episodes_of_earlier_versions_do_not_tell() -> None:
 @pytest.mark.parametrize("answer", ["unknown", "Not found."])
 def test_an_answer_that_does_not_know_is_not_supported(answer: str) -> None:
     document = Document("d", "Song", "Its author is unknown and its score was not found.")
-    assert support_of(answer, "Who wrote the song?", [Finding("", "", "", [document])]) == ((), False)
+    assert support_of(answer, "Who wrote the song?", [Finding("", "", "", [document])]) == ((), False, False)

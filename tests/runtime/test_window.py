@@ -271,7 +271,7 @@ def test_what_was_written_before_the_window_was_full_still_counts_as_evidence() 
     episode = ask("autorefine", reply, k=10)
     assert episode.trajectories[-1].part_of == ""
     assert len(episode.trajectories) > 1
-    assert (episode.answer, episode.supported) == ("yes", True)
+    assert (episode.answer, episode.parts_supported) == ("yes", True)
     assert {quote.id for quote in episode.evidence} == {"query0/1"}
 
 

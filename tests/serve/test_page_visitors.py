@@ -253,11 +253,14 @@ def test_an_answer_without_support_says_so(start: Start, settings: Settings, pag
         for name, supported in (("no", False), ("yes", True), ("older", None)):
             question = Question(name, "Who?")
             store.add_episode(Episode(name, question, "coda", "m", answer="me", supported=supported)).wait()
+        parts = Episode("parts", Question("p", "Who?"), "coda", "m", answer="me", supported=False, parts_supported=True)
+        store.add_episode(parts).wait()
     with start() as server:
-        for name, count in (("no", 1), ("yes", 0), ("older", 0)):
+        for name, count in (("no", 1), ("yes", 0), ("older", 0), ("parts", 0)):
             page.goto(f"{server.url}/#/runs/old/{name}")
             expect(page.locator(".answer .text")).to_have_text("me")
             expect(page.get_by_text("not supported by a document")).to_have_count(count)
+            expect(page.get_by_text("its parts are supported")).to_have_count(int(name == "parts"))
 
 
 def test_of_several_quotations_the_one_that_states_the_answer_is_marked(

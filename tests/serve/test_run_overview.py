@@ -19,6 +19,7 @@ from .conftest import Start
 
 RIGHT = {"coda": {0, 1, 2, 3, 4}, "decor": {0, 1, 5}}
 UNSUPPORTED = {("coda", 0), ("coda", 6)}
+PARTS = ("coda", 1)
 
 
 def compared(folder: Path, name: str = "both", *, systems: tuple[str, ...] = ("coda", "decor"), last: int = 8) -> None:
@@ -34,8 +35,10 @@ def compared(folder: Path, name: str = "both", *, systems: tuple[str, ...] = ("c
                 identifier = f"{name}-{system}-{place}"
                 episode = Episode(identifier, question, system, "smollm2", answer=answer, stop_reason=ending)
                 store.add_episode(episode).wait()
-                supported = float((system, place) not in UNSUPPORTED)
-                store.add_scores(episode.id, {"em": em, "f1": em, "supported": supported}).wait()
+                parts = (system, place) == PARTS
+                supported = (system, place) not in UNSUPPORTED and not parts
+                scores = {"em": em, "f1": em, "supported": float(supported), "parts_supported": float(parts)}
+                store.add_scores(episode.id, scores).wait()
 
 
 def long_ago(path: Path) -> None:
@@ -125,9 +128,11 @@ def test_an_evaluation_question_by_question(start: Start, settings: Settings) ->
         first = by_id["q0"]["cells"]
         assert (first["coda"]["verdict"], first["coda"]["unsupported"]) == ("right", True)
         assert (first["decor"]["verdict"], first["decor"]["unsupported"]) == ("right", False)
+        parts = by_id["q1"]["cells"]["coda"]
+        assert (parts["unsupported"], parts["parts"]) == (False, True)
         assert by_id["q7"]["cells"]["decor"]["verdict"] == "failed"
         assert by_id["q6"]["cells"]["coda"] | {"f1": 0} == {
-            "episode": "both-coda-6", "answer": "no", "verdict": "wrong", "unsupported": True, "f1": 0,
+            "episode": "both-coda-6", "answer": "no", "verdict": "wrong", "unsupported": True, "parts": False, "f1": 0,
         }  # fmt: skip
         assert {row["id"] for row in matrix(only="wrong")["rows"]} == {"q2", "q3", "q4", "q5", "q6", "q7"}
         assert {row["id"] for row in matrix(only="differs")["rows"]} == {"q2", "q3", "q4", "q5"}

@@ -85,6 +85,8 @@ export interface Episode {
   evidence?: Evidence[];
   confidence?: number;
   supported?: boolean;
+  /** Not the answer is supported, but all that it was concluded from. */
+  parts_supported?: boolean;
   /** How likely it is right, in words, where that was measured. */
   likely?: string;
   /** For how long it has been answered so far. */
@@ -179,6 +181,8 @@ export interface Cell {
   answer: string;
   verdict: "right" | "wrong" | "failed" | "unscored";
   unsupported: boolean;
+  /** Only what it was concluded from is supported. */
+  parts?: boolean;
   f1: number | null;
 }
 

@@ -52,7 +52,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     agent.add_argument(
         "--prompts",
         metavar="SET|FOLDER",
-        help="full or compact (default: the model's), or a folder of prompt files",
+        help="full or compact (default: the model's), or a folder of prompt files, or of one for each system",
     )
     agent.add_argument("--protocol", choices=("tags", "tools"), help="act by tags, or by an endpoint's tool calls")
     sampling = parser.add_argument_group("sampling and limits")

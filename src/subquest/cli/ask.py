@@ -151,7 +151,7 @@ def system_hint(episode: Episode) -> str:
     """What to try if an agent's answer rests on no document and its model was not trained for it; otherwise empty."""
     trained = "compact" in str(episode.settings.get("prompts", ""))
     hands_out = episode.system != "rag" and any(t.parent for t in episode.trajectories)
-    if episode.supported is not False or trained or not hands_out:
+    if episode.supported is not False or episode.parts_supported or trained or not hands_out:
         return ""
     return "no document supports the answer: a small model often does better with --system rag, which reads once"
 
@@ -190,6 +190,7 @@ def summary(episode: Any) -> dict[str, Any]:
         "report": to_dict(episode.report) if episode.report else None,
         "confidence": episode.confidence,
         "supported": episode.supported,
+        "parts_supported": episode.parts_supported,
         "evidence": [asdict(e) for e in episode.evidence],
         "system": episode.system,
         "model": episode.model,
@@ -229,8 +230,8 @@ def _print_answer(episode: Any, *, streamed: bool, likely: str) -> None:
     print(printable(episode.answer) or nothing)
     if likely:
         print(f"  {likely}")
-    if episode.supported is False:
-        print("  not supported by a document")
+    if episode.support_note:
+        print(f"  {episode.support_note}")
     for evidence in episode.evidence:
         place = cite(evidence.place) or evidence.id
         mark = " (states the answer)" if evidence.states_answer and len(episode.evidence) > 1 else ""

@@ -150,7 +150,7 @@ def _print(episode: Episode, right: bool) -> None:
     print(f"  {'right' if right else 'wrong'}  {episode.question.question}")
     answer = episode.answer or f"no answer ({episode.stop_reason})"
     print(f"         answered: {answer}" + ("" if right else f"; the right answer is {episode.question.answers[0]}"))
-    if episode.supported is False:
-        print("         not supported by a document")
+    if episode.support_note:
+        print(f"         {episode.support_note}")
     for evidence in episode.evidence:
         print(f'         "{evidence.quote}" - {evidence.title}')

@@ -85,7 +85,8 @@ def _calibrate(args: argparse.Namespace) -> int:
         with RunStore.open(run) as store:
             models = {summary.id: summary.model for summary in store.summaries()}
             for row in scored(store):
-                if "em" in row.scores and not row.scores.get("no_answer"):
+                left_out = row.scores.get("no_answer") or row.scores.get("parts_supported")
+                if "em" in row.scores and not left_out:
                     model = "" if weights is not None else models[row.episode]
                     groups.setdefault((row.system, model), []).append(row)
                     documents |= {documents_of(store.episode(row.episode, events=False))} - {""}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from ..events import Event
+from ..record import support_note
 from .terminal import Paint, clipped, is_live, printable
 
 WIDTH = 100
@@ -145,7 +146,7 @@ def _line(event: Event) -> Line | None:
         case "answer":
             notes = ["forced"] if data["forced"] and data["answer"] else []
             notes += [f"confidence {data['confidence']:.2f}"] if data["confidence"] is not None else []
-            notes += ["not supported by a document"] if data.get("supported") is False else []
+            notes += filter(None, [support_note(data.get("supported"), bool(data.get("parts_supported")))])
             return Line("answer", _short(data["answer"] or "(none)") + (f"  ({', '.join(notes)})" if notes else ""))
         case "error":
             return Line("error", printable(f"{data['where']}: {data['message']}"))

@@ -88,10 +88,19 @@ def cell(rows: list[Scored], *, metric: str = "em") -> dict[str, Any]:
             out[name] = _round(mean(values))
     if (calibrated := calibration_of(rows)) is not None:
         out |= {name: _round(getattr(calibrated, name)) for name in CALIBRATION}
-    for name, value in (("em_supported", 1.0), ("em_unsupported", 0.0)):
-        right = [row.scores["em"] for row in rows if row.scores.get("supported") == value and "em" in row.scores]
+    for name, kind in (
+        ("em_supported", (1.0, 0.0)),
+        ("em_parts_supported", (0.0, 1.0)),
+        ("em_unsupported", (0.0, 0.0)),
+    ):
+        right = [row.scores["em"] for row in rows if _support(row) == kind and "em" in row.scores]
         out |= {name: _round(mean(right))} if right else {}
     return out
+
+
+def _support(row: Scored) -> tuple[float | None, float]:
+    """Whether an answer is supported, and whether only its parts are."""
+    return row.scores.get("supported"), row.scores.get("parts_supported", 0.0)
 
 
 def calibration_of(rows: Iterable[Scored]) -> Calibration | None:

@@ -38,6 +38,7 @@ def score(episode: Episode) -> dict[str, float]:
         scores[kind] = float(episode.stop_reason == "abstained")
     if episode.supported is not None:
         scores["supported"] = float(episode.supported)
+        scores["parts_supported"] = float(episode.parts_supported)
     if episode.confidence is not None:
         scores["confidence"] = episode.confidence
     recall = support_recall(episode)

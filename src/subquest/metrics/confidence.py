@@ -143,9 +143,12 @@ def _weights(model: str, adapter: str | None) -> Path | None:
 def likely(episode: Episode, calibrations: Calibrations | None) -> str:
     """How likely a short answer is right, in words and as a share of answers like it on dev questions.
 
-    Empty if answers from documents of this kind were not measured: whether it is supported says what is known.
+    Empty if answers of this kind, or from documents of this kind, were not measured: whether it is supported says what
+    is known.
     """
     if calibrations is None or not episode.answer or (episode.report and episode.report.style == "report"):
+        return ""
+    if episode.parts_supported:
         return ""
     found = calibrations.find(episode.system, episode.model)
     if found is None:

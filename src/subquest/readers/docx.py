@@ -76,6 +76,8 @@ class _Body:
         self._page = 1 if paged else 0
         self._headings: list[tuple[int, str]] = []
         self._table_row = 0
+        self._number = 0
+        """Paragraphs under the last heading."""
 
     def parts(self, name: str) -> Iterator[Part]:
         text: list[str] = []
@@ -144,8 +146,10 @@ class _Body:
             return
         if level:
             self._headings = [*((n, t) for n, t in self._headings if n < level), (level, " ".join(text.split()))]
+        self._number = 0 if level is not None else self._number + 1
         section = tuple(heading for _, heading in self._headings)
-        yield Part(text, self._place(page), section, title=text if level == 0 else "")
+        place = self._place(page) or {"paragraph": self._number}
+        yield Part(text, place, section, title=text if level == 0 else "")
 
     def _row(self, cells: list[str], page: int) -> Iterator[Part]:
         self._table_row += 1

@@ -208,14 +208,15 @@ def read_html(file: BinaryIO) -> Iterator[Part]:
     title = title_of(tree) or first
     levels: list[tuple[int, str]] = []
     held: list[str] = []
-    row = 0
+    row = paragraphs = 0
     for line in [*main_text(tree).split("\n"), _MARK]:
         if not line.startswith((_MARK, _ROW)):
             held.append(line)
             continue
         section = tuple(words for _, words in levels)
         if text := "\n".join(held).strip():
-            yield Part(text, section=section, title=title)
+            yield Part(text, {"paragraph": paragraphs + 1}, section, title)
+            paragraphs += text.count("\n\n") + 1
             title = ""
         held = []
         if line.startswith(_ROW):
@@ -225,6 +226,7 @@ def read_html(file: BinaryIO) -> Iterator[Part]:
         elif words := line.lstrip(_MARK):
             level = len(line) - len(words)
             levels = [*((n, text) for n, text in levels if n < level), (level, words)]
+            paragraphs = 0
             yield Part(words, section=tuple(words for _, words in levels), title=title)
             title = ""
 

@@ -44,9 +44,9 @@ def _message(message: EmailMessage, section: tuple[str, ...], wrong: list[str], 
     parts = list(_of(body, wrong)) if body is not None else []
     title = subject if depth == 1 else ""
     if parts and not parts[0].row and not parts[0].section:
-        parts[0] = parts[0]._replace(text=f"{head}\n{parts[0].text}")
+        parts[0] = parts[0]._replace(text=f"{head}\n{parts[0].text}", place={"paragraph": 0})
     else:
-        parts.insert(0, Part(head))
+        parts.insert(0, Part(head, {"paragraph": 0}))
     for part in parts:
         yield part._replace(section=(*section, *part.section), title=title)
         title = ""
@@ -67,6 +67,8 @@ def _attached(part: Part, section: tuple[str, ...]) -> Part:
     within = (f"{field} {part.place[field]}" for field in ("page", "slide", "sheet") if field in part.place)
     number = part.place.get("row", part.place.get("line")) if part.row else None
     place = {"row": number} if number is not None else NOWHERE
+    if "paragraph" in part.place:
+        place = {"paragraph": part.place["paragraph"]}
     return part._replace(section=(*section, *within, *part.section), place=place, title="")
 
 
@@ -75,10 +77,11 @@ def _of(part: MIMEPart, wrong: list[str], name: str = "") -> Iterator[Part]:
     payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes):
         return
-    if not name and part.get_content_type() == "text/plain":
-        yield Part(_text(payload, part.get_content_charset() or ""))
+    body = not name and part.get_content_type() == "text/plain"
+    kind = "text" if body else sniff(payload, name, part.get_content_type())
+    if kind == "text":
+        yield Part(_text(payload, part.get_content_charset() or ""), {"paragraph": 1})
         return
-    kind = sniff(payload, name, part.get_content_type())
     read = reader(kind) if kind not in ("image", "mail") else None
     if read is None:
         return

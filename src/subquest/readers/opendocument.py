@@ -67,6 +67,8 @@ class _Content:
         self._headings: list[tuple[int, str]] = []
         self._tables = self._lists = self._slide = self._row = 0
         self._sheet = ""
+        self._number = 0
+        """Paragraphs under the last heading."""
         self._cells: list[str] = []
 
     def parts(self, found: Iterator[Start | End | str]) -> Iterator[Part]:
@@ -138,8 +140,10 @@ class _Content:
         if begun.tag == "h":
             level = _number(begun, "outline-level")
             self._headings = [*((n, t) for n, t in self._headings if n < level), (level, words)]
+        self._number = 0 if begun.tag == "h" else self._number + 1
+        place = {"paragraph": self._number} if self._kind == "odt" else self._place()
         listed = "- " if self._lists and begun.tag == "p" and self._kind == "odt" else ""
-        yield Part(listed + words, self._place(), self._section)
+        yield Part(listed + words, place, self._section)
 
     def _rows(self, repeated: int) -> Iterator[Part]:
         for number in range(self._row + 1, self._row + 1 + min(repeated, _REPEATED)):

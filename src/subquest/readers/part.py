@@ -21,7 +21,8 @@ class Part(NamedTuple):
     text: str
     """Empty for a page without text."""
     place: Place = NOWHERE
-    """page, slide, sheet, row or line, where the format has such a thing; counted from 1."""
+    """page, slide, sheet, row or line, where the format has such a thing; counted from 1. `paragraph` is that of its
+    first line, counted under each heading; the next one begins after a blank line. What stands above the first is 0."""
     section: tuple[str, ...] = ()
     """The headings above it, outermost first."""
     title: str = ""

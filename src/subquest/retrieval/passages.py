@@ -2,14 +2,15 @@
 
 A passage of `docs/report.pdf` is a document called `docs/report.pdf#7`. Its title is the file's title, the sheet and
 the headings above it; its metadata say where to look: `file`, `member` (of an archive), `page`, `slide`, `sheet` and
-`row`, `line`, `section`, and `start`, the place of its first character in that page, sheet or file; `line_steps`
-where lines of the file begin in it, so that a quote is cited with its own line. Those of a Markdown page also hold the
-fields of its front matter, which is no passage.
+`row`, `line`, `paragraph`, `section`, and `start`, the place of its first character in that page, sheet or file;
+`line_steps` where lines (or paragraphs) of the file begin in it, so that a quote is cited with its own line. Those of a
+Markdown page also hold the fields of its front matter, which is no passage.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from pathlib import PurePosixPath
@@ -24,7 +25,7 @@ from ..record import Document
 from .splitter import Passage, Size, Splitter, joined_lines, unwrapped
 from .table_passages import Rows, RowSink, TableRows
 
-_COUNTED = ("row", "line")
+_COUNTED = ("row", "line", "paragraph")
 """Fields that differ from row to row; a passage of several rows has the first and the last."""
 
 _FRONT_LINES = 60
@@ -99,6 +100,7 @@ class Passages:
         prose: Splitter | None = None
         table: TableRows | None = None
         where: tuple[Any, ...] = ()
+        paragraphs = _Paragraphs()
         for part in _without_headings(_until_failure(parts, failures)):
             self._title = part.title or self._title
             if "page" in part.place:
@@ -107,19 +109,21 @@ class Passages:
             fresh = part.row and part.place.get("row", 0) == 1
             here = (place, part.section, part.row)
             if here != where or fresh:
-                yield from self._finish(prose, table, where)
+                yield from self._finish(prose, table, where, paragraphs)
                 prose = table = None
-                where = here
+                where, paragraphs = here, _Paragraphs()
             if part.row:
                 table = table or TableRows(self._size, self._rows)
                 for rows in table.row(part):
                     yield self._of_rows(rows, part.section)
             elif part.text.strip():
                 prose = prose or Splitter(self._size, markdown=False)
+                paragraphs.begin(int(number) if (number := part.place.get("paragraph")) is not None else None)
                 for line in part.text.splitlines(keepends=True):
+                    paragraphs.line(line)
                     for passage in prose.line(line):
-                        yield self._of_page(passage, place, part.section)
-        yield from self._finish(prose, table, where)
+                        yield self._of_page(passage, place, part.section, paragraphs)
+        yield from self._finish(prose, table, where, paragraphs)
         if failures:
             raise failures[0]
 
@@ -128,10 +132,12 @@ class Passages:
         if not part.text.strip():
             self.empty_pages += 1
 
-    def _finish(self, prose: Splitter | None, table: TableRows | None, where: tuple[Any, ...]) -> Iterator[Document]:
+    def _finish(
+        self, prose: Splitter | None, table: TableRows | None, where: tuple[Any, ...], paragraphs: _Paragraphs
+    ) -> Iterator[Document]:
         if prose is not None:
             for passage in prose.end():
-                yield self._of_page(passage, where[0], where[1])
+                yield self._of_page(passage, where[0], where[1], paragraphs)
         yield from self._finish_table(table, where[1] if where else ())
 
     def _finish_table(self, table: TableRows | None, section: tuple[str, ...]) -> Iterator[Document]:
@@ -140,8 +146,15 @@ class Passages:
                 yield self._of_rows(rows, section)
             self.unfound_rows += table.unfound
 
-    def _of_page(self, passage: Passage, place: Mapping[str, Any], section: tuple[str, ...]) -> Document:
-        return self._made(unwrapped(passage.text), section, {**place, "start": passage.start})
+    def _of_page(
+        self, passage: Passage, place: Mapping[str, Any], section: tuple[str, ...], paragraphs: _Paragraphs
+    ) -> Document:
+        place = {**place, "start": passage.start}
+        if not paragraphs.known:
+            return self._made(unwrapped(passage.text), section, place)
+        text, lines = _readable(passage.text, passage.line, marks=False)
+        begins = [(at, paragraphs.at(line)) for at, line in lines]
+        return self._made(text, section, {**place, "paragraph": begins[0][1]}, begins)
 
     def _of_rows(self, rows: Rows, section: tuple[str, ...]) -> Document:
         text, first, last, caption, begins = rows
@@ -173,6 +186,40 @@ class Passages:
         sheet = (str(place["sheet"]),) if "sheet" in place else ()
         title = " > ".join((self._title, *sheet, *headings)) + newer
         return Document(f"{self._name}#{self._number}", title.replace(_SHY, ""), text, meta)
+
+
+class _Paragraphs:
+    """Which paragraph the lines of a text belong to that comes line by line, as a `Splitter` counts them."""
+
+    def __init__(self) -> None:
+        self._begins: deque[tuple[int, int]] = deque()
+        self._line = 1
+        self._given: int | None = None
+        self._blank = False
+
+    @property
+    def known(self) -> bool:
+        return self._given is not None
+
+    def begin(self, number: int | None) -> None:
+        """A part begins; one that is sent in pieces has the same number again."""
+        if number is not None and number != self._given:
+            self._begins.append((self._line, number))
+            self._given, self._blank = number, False
+
+    def line(self, line: str) -> None:
+        if not self.known:
+            return
+        if self._blank and line.strip():
+            self._begins.append((self._line, self._begins[-1][1] + 1))
+        self._blank = not line.strip()
+        self._line += line.count("\n")
+
+    def at(self, line: int) -> int:
+        """The paragraph of a line; lines are asked for in order."""
+        while len(self._begins) > 1 and self._begins[1][0] <= line:
+            self._begins.popleft()
+        return self._begins[0][1]
 
 
 def _readable(text: str, line: int, *, marks: bool) -> tuple[str, list[tuple[int, int]]]:

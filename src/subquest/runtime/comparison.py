@@ -13,22 +13,26 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .normalization import CALENDAR, compared_words, folded_words, is_number
+from .relevance import names_in
 from .statements import claim_of, words_of, yes_or_no
 
 _EARLY = frozenset(("before", "earlier", "earliest", "first", "older", "oldest"))
 _LATE = frozenset(("after", "last", "later", "latest", "newer", "newest", "recent", "recently", "younger", "youngest"))
 _MORE = frozenset(
     (
-        *("bigger", "biggest", "greater", "greatest", "higher", "highest", "larger", "largest", "longer", "longest"),
-        *("more", "most", "older", "oldest", "taller", "tallest"),
+        *("bigger", "biggest", "deeper", "deepest", "faster", "fastest", "greater", "greatest", "heavier", "heaviest"),
+        *("higher", "highest", "larger", "largest", "longer", "longest", "more", "most", "older", "oldest"),
+        *("taller", "tallest", "wider", "widest"),
     )
 )
 _LESS = frozenset(
     (
-        *("fewer", "fewest", "least", "less", "lower", "lowest", "shorter", "shortest", "smaller", "smallest"),
-        *("younger", "youngest"),
+        *("cheaper", "cheapest", "fewer", "fewest", "least", "less", "lighter", "lightest", "lower", "lowest"),
+        *("shorter", "shortest", "slower", "slowest", "smaller", "smallest", "younger", "youngest"),
     )
 )
+ORDERED = frozenset(("after", "before", "than"))
+"""Words of a question that a yes or a no answers by comparing."""
 _SAME = frozenset(("alike", "equal", "identical", "same"))
 _MONTHS = tuple(month.casefold() for month in calendar.month_name)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -56,10 +60,10 @@ def decides(question: str, answer: str, steps: Sequence[tuple[str, str]]) -> boo
     if len(mine) != 1 or not others:
         return None
     values = _values([*mine, *others])
-    sign = _direction(question, dates=values is not None and len(values[0]) > 1)
+    sign = direction(question, dates=values is not None and len(values[0]) > 1)
     if values is None or not sign:
         return None
-    return all(sign * _order(values[0], other) > 0 for other in values[1:])
+    return all(sign * order(values[0], other) > 0 for other in values[1:])
 
 
 def _is_so(question: str, leaves: Sequence[_Leaf]) -> bool | None:
@@ -72,9 +76,18 @@ def _is_so(question: str, leaves: Sequence[_Leaf]) -> bool | None:
     if "both" in words:
         said = [yes_or_no(leaf.result)[0] for leaf in leaves]
         return all(word in ("true", "yes") for word in said) if all(said) else None
-    values = _values(leaves) if "than" in words else None
-    sign = _direction(question, dates=values is not None and len(values[0]) > 1)
-    return sign * _order(*values) > 0 if values is not None and sign else None
+    values = _values(_as_named(question, leaves)) if words & ORDERED else None
+    sign = direction(question, dates=values is not None and len(values[0]) > 1)
+    return sign * order(*values) > 0 if values is not None and sign else None
+
+
+def _as_named(question: str, leaves: Sequence[_Leaf]) -> Sequence[_Leaf]:
+    """Sub-results in the order in which the question names what they are about."""
+    line = words_of(question).line
+    names = [words_of(name).line for name in names_in(question)]
+    return sorted(
+        leaves, key=lambda leaf: min((line.find(n) for n in names if any(n in s for s in leaf.lines)), default=0)
+    )
 
 
 def _leaves(steps: Sequence[tuple[str, str]]) -> list[_Leaf]:
@@ -91,14 +104,15 @@ def _leaves(steps: Sequence[tuple[str, str]]) -> list[_Leaf]:
 
 def _values(leaves: Sequence[_Leaf]) -> list[Value] | None:
     """The dates, or the numbers, of all sub-results; None if they are not all of one sort."""
-    dates = [_date(leaf.result) for leaf in leaves]
+    dates = [date_of(leaf.result) for leaf in leaves]
     if all(dates):
         return dates
-    numbers = [_number(leaf.result) for leaf in leaves]
+    numbers = [number_of(leaf.result) for leaf in leaves]
     return numbers if all(numbers) and not any(dates) else None
 
 
-def _date(text: str) -> Value:
+def date_of(text: str) -> Value:
+    """Year, month and day, 0 for what is not said; empty if the text is no date."""
     words = compared_words(text)
     year = next((word for word in words if len(word) == 4 and word.isdigit() and "1000" <= word <= "2100"), "")
     if not year or (len(words) > 1 and CALENDAR.isdisjoint(words) and not words[-1].startswith("-")):
@@ -110,19 +124,20 @@ def _date(text: str) -> Value:
     return float(year), float(month), float(day)
 
 
-def _number(text: str) -> Value:
+def number_of(text: str) -> Value:
+    """The number of a text; empty if it has none or several."""
     numbers = [match[0] for word in compared_words(text) if is_number(word) and (match := _NUMBER.match(word))]
     return (float(numbers[0]),) if len(numbers) == 1 else ()
 
 
-def _direction(question: str, *, dates: bool) -> int:
+def direction(question: str, *, dates: bool) -> int:
     """-1 if the question asks for the smaller or earlier of two, 1 for the other, 0 if that is not clear."""
     words = frozenset(folded_words(question))
     less, more = (_EARLY, _LATE) if dates else (_LESS, _MORE)
     return bool(words & more) - bool(words & less)
 
 
-def _order(first: Value, second: Value) -> int:
+def order(first: Value, second: Value) -> int:
     """-1, 0 or 1; dates are compared as far as both are known."""
     for a, b in zip(first, second, strict=False):
         if not (a and b) and len(first) > 1:

@@ -8,14 +8,19 @@ An answer is *supported* where
 
     a document that was read states it, or
     it is a number that follows from numbers of the sub-results in one step (`arithmetic`), all of which are quoted, or
-    it is yes or no, every sub-task came back with a sub-result that is quoted, and the quotes are about the question
-    and do not say the opposite, or
+    it is yes or no and a quote says so, or
+    it compares two things of the question, and the dates or numbers of the sub-results, or of sentences about the two,
+    say the same, or
     it is a sentence whose names and numbers all stand in the quotes or in the question, some of them in the quotes
 
+A yes, a no or a choice that no rule can check has *supported parts* where every sub-task came back with a sub-result
+that is quoted, the quotes are about the question and they do not say the opposite.
+
 A few words are stated only by a sentence about what was asked (`relevance`), and only if nothing else there fits the
-question better (`fit`). Sub-results must bear a comparison (`comparison`). A row of a table states a result only if it
-has those names of the task (or of the query) that rows of the table have. An answer that only says that it does not
-know, or of another kind than what was asked (`answer_kind`), is not supported. The rules cannot check longer reasoning.
+question better (`fit`). How comparisons are checked is in `comparison` and `quoted_comparison`. A row of a table states
+a result only if it has those names of the task (or of the query) that rows of the table have. An answer that only says
+that it does not know, or of another kind than what was asked (`answer_kind`), is not supported. The rules cannot check
+longer reasoning.
 """
 
 from __future__ import annotations
@@ -35,7 +40,8 @@ from .chain import chain
 from .comparison import decides
 from .fit import Fit
 from .normalization import is_number
-from .polarity import confirms, denies
+from .polarity import confirms, denies, says
+from .quoted_comparison import compared_sentences, decides_quoted
 from .relevance import Relevance, asked_of
 from .statements import (
     Claim,
@@ -81,6 +87,8 @@ class Support(NamedTuple):
     evidence: tuple[Evidence, ...]
     supported: bool | None
     """None if there is no answer."""
+    parts: bool = False
+    """Whether all that the answer was concluded from is quoted, but not the conclusion, which no rule can check."""
 
 
 def newest(findings: Sequence[Finding]) -> str:
@@ -118,17 +126,33 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
             return Support(_linked(question, findings, _unique([*evidence, *concluded]), stating[-1]), True)
     results = [(finding, quotes) for finding, quotes in quoted if finding.is_result]
     rests = bool(evidence) and bool(results or given) and all(quotes.complete for _, quotes in results)
-    decided = decides(question, answer, [(f.task, f.result) for f, _ in results if f.task])
-    if agrees:
-        yes = agrees in ("true", "yes")
-        supported = rests and (confirms(question, evidence, len(results)) if yes else denies(question, evidence))
-        supported = supported and decided is not False
-    elif rests and _is_a_choice(claim, question, evidence):
-        supported = decided is not False
-    else:
+    if not rests and (compared := _compared(question, answer, findings)):
+        return Support(compared, True)
+    if not agrees and not (rests and _is_a_choice(claim, question, evidence)):
         sources = [f"{finding.result} {finding.notes}" for finding, _ in results] if rests else []
         supported = _follows(answer, question, evidence, sources)
-    return Support(evidence if supported else (), supported)
+        return Support(evidence if supported else (), supported)
+    decided = decides(question, answer, [(f.task, f.result) for f, _ in results if f.task])
+    if decided is None:
+        decided = decides_quoted(question, answer, evidence).holds
+    if agrees:
+        yes = agrees in ("true", "yes")
+        rests = rests and (confirms(question, evidence, len(results)) if yes else denies(question, evidence))
+        if decided is None and says(question, evidence, yes=yes):
+            decided = True
+    rests = rests and decided is not False
+    return Support(evidence if rests else (), rests and decided is True, rests and decided is None)
+
+
+def _compared(question: str, answer: str, findings: Sequence[Finding]) -> tuple[Evidence, ...]:
+    """Sentences of the documents that bear the comparison of two things of the question; empty if they do not."""
+    reader = {id(d): finding for finding in reversed(findings) if not finding.aside for d in finding.documents}
+    documents = list({id(d): d for finding in findings if not finding.aside for d in finding.documents}.values())
+    found = compared_sentences(question, documents)
+    quotes = _unique(_evidence(_Place(0.0, reader[id(document)], document, sentence)) for document, sentence in found)
+    compared = decides_quoted(question, answer, quotes)
+    chosen = bool(yes_or_no(answer)[0]) or _is_a_choice(claim_of(answer), question, quotes)
+    return compared.quotes if compared.holds and chosen else ()
 
 
 def _linked(

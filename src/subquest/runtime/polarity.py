@@ -44,6 +44,11 @@ def denies(question: str, quotes: Sequence[Evidence]) -> bool:
     return about and False not in _repeats(asked, quotes)
 
 
+def says(question: str, quotes: Sequence[Evidence], *, yes: bool) -> bool:
+    """Whether a clause says yes, or no, in so many words."""
+    return (not yes) in _repeats(asked_of(question), quotes)
+
+
 def _repeats(asked: Asked, quotes: Sequence[Evidence]) -> Iterator[bool | None]:
     """For each clause, whether it negates; None if it does not repeat the question."""
     names, plain = _spoken(asked.named), asked.words - asked.named

@@ -52,6 +52,13 @@ def folder_beside(kinds: Sequence[type], name: str) -> Path:
     return next(found, beside[0])
 
 
+def own_folder(given: Path, system: str) -> Path:
+    """The folder of a user's prompts for a system: the subfolder of its name, or the folder itself."""
+    if given.is_dir() and not any((*given.glob("*.md"), *given.glob("*/*.md"))):
+        raise UsageError(f"{given} has no prompts: name them as ours, such as {given / system / 'planner.md'}")
+    return given / system if (given / system).is_dir() else given
+
+
 def digest_of(text: str) -> str:
     return hashlib.sha256(text.strip().encode()).hexdigest()[:16]
 

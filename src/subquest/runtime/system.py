@@ -33,7 +33,7 @@ from .context import LimitReached, RoleSetup
 from .evidence import Finding, Support, support_of
 from .given_tools import TAGS, Form, GivenTools
 from .given_tools import actions as tool_actions
-from .prompts import SETS, Prompts, PromptSet, folder_beside, prompt_set_of
+from .prompts import SETS, Prompts, PromptSet, folder_beside, own_folder, prompt_set_of
 from .report_writer import ROLES as REPORT_ROLES
 from .report_writer import ReportWriter
 from .run import Answer, Run
@@ -149,8 +149,7 @@ class System(Solver, Generic[S]):
 
     def prompts_in(self, folder: Path) -> Prompts:
         """The prompts of a folder, in the set of the model that reads them; the user's own come first."""
-        given = self._prompts_given
-        override = Path(given) if given and given not in SETS else None
+        override = None if self._prompts_given in ("", *SETS) else own_folder(Path(self._prompts_given), self.name)
         return Prompts(folder, override, self._prompt_set)
 
     def _prompt_set(self, prompt: str) -> PromptSet:
@@ -264,11 +263,11 @@ class System(Solver, Generic[S]):
         )
         answer, details = await self._answer_or_failure(run, writer if style == "report" else None)
         answer = dataclasses.replace(answer, forced=answer.forced and bool(answer.text))
-        evidence, supported = self._support(run, answer) if support else Support(answer.evidence, None)
+        evidence, supported, parts = self._support(run, answer) if support else Support(answer.evidence, None)
         if style == "sentence" and answer.text and not declines(answer.text):
             answer = await writer.sentence(answer, evidence)
             evidence = answer.evidence if answer.evidence else evidence
-        details["supported"] = supported
+        details |= {"supported": supported} | ({"parts_supported": True} if parts else {})
         events.emit("answer", answer=answer.text, forced=answer.forced, confidence=answer.confidence, **details)
         trajectories, usage = await run.finish()
         events.emit("end", stop_reason=answer.stop_reason, usage=to_dict(usage))
@@ -281,6 +280,7 @@ class System(Solver, Generic[S]):
             answer=answer.text,
             evidence=run.with_queries(evidence),
             supported=supported,
+            parts_supported=parts,
             confidence=answer.confidence,
             stop_reason=answer.stop_reason,
             forced=answer.forced,

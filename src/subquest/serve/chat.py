@@ -1,7 +1,7 @@
 """OpenAI's chat completions: a question in, an answer out, with additional fields that say how it was found.
 
     message.reasoning_content   the steps, one per line; streamed while they happen
-    subquest                    {"episode", "supported", "evidence", "confidence", "stop_reason", "forced", "system"}
+    subquest                    {"episode", "supported", "parts_supported", "evidence", "confidence", "stop_reason", …}
 
 The last user message is the question; the messages before it are put in front, so that a follow-up can be understood.
 """
@@ -197,6 +197,7 @@ def details(episode: Episode) -> dict[str, Any]:
         "episode": episode.id,
         "system": episode.system,
         "supported": episode.supported,
+        "parts_supported": episode.parts_supported,
         "evidence": [to_dict(e) for e in episode.evidence],
         "confidence": episode.confidence,
         "stop_reason": episode.stop_reason,

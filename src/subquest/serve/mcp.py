@@ -56,7 +56,8 @@ def make_server(agents: Agents, library: RunLibrary) -> MCPServer[Any]:
 
     @server.tool(
         description="Answer a question by planning, searching and reading; may take minutes. Returns the answer with "
-        "quotations from the documents; `supported` is false if no document supports it. "
+        "quotations from the documents; `supported` is false if no document supports it, with `parts_supported` if "
+        "only what it was concluded from is supported. "
         f"Systems: {', '.join(agents.systems)}. {some}"
     )
     async def ask(question: str, ctx: Context[Any, Any], system: str = "", index: str = "") -> dict[str, Any]:
@@ -82,6 +83,7 @@ def make_server(agents: Agents, library: RunLibrary) -> MCPServer[Any]:
         return {
             "answer": episode.answer,
             "supported": episode.supported,
+            "parts_supported": episode.parts_supported,
             "evidence": [to_dict(e) for e in episode.evidence],
             "confidence": episode.confidence,
             "stop_reason": episode.stop_reason,

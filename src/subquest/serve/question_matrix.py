@@ -50,12 +50,13 @@ def _rows(found: list[Scored], summaries: dict[str, Summary]) -> list[Row]:
 
 
 def _cell(row: Scored, summary: Summary) -> Row:
-    supported = row.scores.get("supported")
+    supported, parts = row.scores.get("supported"), row.scores.get("parts_supported", 0.0) >= _HALF
     return {
         "episode": row.episode,
         "answer": summary.answer,
         "verdict": _verdict(row, summary),
-        "unsupported": supported is not None and supported < _HALF,
+        "unsupported": supported is not None and supported < _HALF and not parts,
+        "parts": parts,
         "f1": row.scores.get("f1"),
     }
 

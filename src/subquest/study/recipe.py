@@ -368,7 +368,8 @@ def _claim(table: Mapping[str, Any], file: Path, like: Claim | None = None) -> C
 
 _METRICS = sorted(
     {*score(Episode("", Question("", "", ("",)), "", "")), "support_recall", "confidence", "ece", "auroc"}
-    | {"judge", "judge_undecided", "interactions", "supported", "em_supported", "em_unsupported", "sepr"}
+    | {"judge", "judge_undecided", "interactions", "supported", "parts_supported", "sepr"}
+    | {"em_supported", "em_parts_supported", "em_unsupported"}
 )
 """What a study can measure, besides tokens and contexts of a role."""
 

@@ -6,6 +6,9 @@ import { signs, sourceOf, type Trace } from "../trace";
 import type { Evidence, Report } from "../types";
 import { cite, Marked, Notice } from "./common";
 
+/** What it means that only the parts of an answer are supported. */
+export const PARTS = "The quotations support what the answer was concluded from. Whether the conclusion is right, no rule could check";
+
 /** The answer with its quotations; a quotation opens to the document it stands in. */
 export function Answer(props: {
   answer: string;
@@ -17,6 +20,7 @@ export function Answer(props: {
   /** How likely it is right, in words. */
   likely?: string;
   supported?: boolean;
+  parts?: boolean;
   forced?: boolean;
   ending: string;
   trace: Trace;
@@ -40,7 +44,8 @@ export function Answer(props: {
       <div class="facts">
         {props.likely && <span class="likely">{props.likely}</span>}
         {props.forced && <span class="chip warn">forced by a limit</span>}
-        {props.supported === false && <span class="chip warn" title="No document that was read states this answer: it may come from the model's memory">not supported by a document</span>}
+        {props.supported === false && props.parts && <span class="chip" title={PARTS}>its parts are supported, the conclusion is not checked</span>}
+        {props.supported === false && !props.parts && <span class="chip warn" title="No document that was read states this answer: it may come from the model's memory">not supported by a document</span>}
         {props.confidence != null && (
           <span class="confidence" title="Geometric mean probability of the tokens of the answer">
             <span class="meter" aria-hidden="true">

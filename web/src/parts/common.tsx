@@ -127,7 +127,7 @@ export function Ending(props: { ending: string; forced?: boolean }) {
 export function cite(title: string, place: Record<string, any> = {}): string {
   const file = String(place.file ?? "").split("/").pop()!;
   const whole = counted(place, "page") || counted(place, "slide");
-  const within = whole ? [whole] : ["sheet", "row", "line"].map((field) => counted(place, field));
+  const within = whole ? [whole] : ["sheet", "row", "line", "paragraph"].map((field) => counted(place, field));
   return [title, file && !title.includes(file) ? file : "", ...within].filter(Boolean).join(", ");
 }
 

@@ -3,6 +3,7 @@ import { get } from "../api";
 import { count } from "../format";
 import { link } from "../router";
 import type { Cell, Matrix as MatrixPage } from "../types";
+import { PARTS } from "./answer";
 import { Notice, Select, useLoaded } from "./common";
 
 const PAGE = 50;
@@ -97,6 +98,7 @@ function Answered(props: { run: string; system: string; cell?: Cell }) {
     <a class="verdict" href={link(["runs", props.run, cell.episode])}>
       <span class={`chip ${tone}`}><span aria-hidden="true">{sign}</span> {cell.verdict}</span>
       {cell.unsupported && <span class="chip warn">unsupported</span>}
+      {cell.parts && <span class="chip" title={PARTS}>parts supported</span>}
       <span class="said">{cell.answer || "no answer"}</span>
     </a>
   );

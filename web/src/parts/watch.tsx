@@ -108,6 +108,7 @@ export function Watch(props: { id: string; narrow?: boolean; past?: boolean; onO
           evidence={episode?.evidence ?? []}
           likely={episode?.likely}
           supported={episode?.supported}
+          parts={episode?.parts_supported}
           forced={episode?.forced}
           ending={episode?.stop_reason ?? status}
           trace={trace}

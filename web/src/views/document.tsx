@@ -75,10 +75,10 @@ function Loaded(props: { index: string; passage: Passage; quote: string; query: 
   );
 }
 
-/** "page 3", "sheet Costs, row 7", "line 12": the place as a person would look it up. */
+/** "page 3", "sheet Costs, row 7", "line 12", "paragraph 4": the place as a person would look it up. */
 function where(passage: Passage): string {
   const meta: Record<string, any> = { ...passage.meta, row_end: null, line_end: null, ...passage.place };
-  const place = [...PLACES, "row", meta.page == null ? "line" : ""].map((field) => counted(meta, field));
+  const place = [...PLACES, "row", meta.page == null ? "line" : "", "paragraph"].map((field) => counted(meta, field));
   return [...place, meta.section ?? ""].filter(Boolean).join(", ") || passage.title || passage.id;
 }
 

@@ -130,6 +130,7 @@ function Loaded(props: { run: string; id: string; query: URLSearchParams; episod
             confidence={episode.confidence}
             likely={episode.likely}
             supported={episode.supported}
+            parts={episode.parts_supported}
             forced={episode.forced}
             ending={episode.stop_reason ?? episode.status}
             trace={trace}

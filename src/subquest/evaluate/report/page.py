@@ -95,9 +95,10 @@ def _span(cell: Mapping[str, Any], key: str) -> str:
 
 def _results(content: Content, dataset: str, cells: Mapping[str, Mapping[str, Any]], colours: Mapping[str, int]) -> str:
     columns = shown(content, SHOWN, cells)
-    extra = [("support_recall", "support found"), ("supported", "supported")]
+    extra = [("support_recall", "support found"), ("supported", "supported"), ("parts_supported", "parts supported")]
     extra += [
         ("em_supported", "EM supported"),
+        ("em_parts_supported", "EM parts supported"),
         ("em_unsupported", "EM unsupported"),
         ("ece", "ECE"),
         ("auroc", "AUROC"),
@@ -264,9 +265,7 @@ def _rows(content: Content, anchors: Mapping[tuple[Any, str], str]) -> str:
 def _trace(entry: Entry, episode: Episode, anchor: str) -> str:
     """Every context of an episode, its turns and what the environment said, cut to a readable length."""
     question = episode.question
-    notes = (", forced" if episode.forced else "") + (
-        ", not supported by a document" if episode.supported is False else ""
-    )
+    notes = "".join(f", {note}" for note in ("forced" if episode.forced else "", episode.support_note) if note)
     summary = (
         f'<span class="pill"><i class="o-{entry.outcome.replace(" ", "-")}"></i></span>{escape(question.question)}'
         f"<small>{escape(entry.row.system)}, {escape(entry.row.dataset)}, {entry.outcome}{notes}</small>"

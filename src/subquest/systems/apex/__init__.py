@@ -188,13 +188,13 @@ class APEX(System[APEXSettings]):
         """Algorithm 2: the sufficiency check, retrieval where it is needed, and the answer."""
         try:
             if decides(await executor.write(), "answer", "retrieve", default=False):
-                executor.tell(self.prompts.text("answer_known"))
+                executor.tell(self.prompts.text("answer_known", task=task))
             else:
                 await self._retrieve(run, executor, task, seen)
-                executor.tell(self.prompts.text("answer"))
+                executor.tell(self.prompts.text("answer", task=task))
             turn = await executor.write()
         except LimitReached:
-            return await executor.force(self.prompts.text("answer"), "answer"), "forced"
+            return await executor.force(self.prompts.text("answer", task=task), "answer"), "forced"
         except EngineError as error:
             run.fail("engine", error, executor)
             return "", "failed"
@@ -207,7 +207,7 @@ class APEX(System[APEXSettings]):
         tried: list[str] = []
         for hop in range(1, self.settings.hops + 1):
             if 1 < hop < self.settings.hops:
-                executor.tell(self.prompts.text("continue"))
+                executor.tell(self.prompts.text("continue", task=task))
                 turn = await executor.write()
                 if not decides(turn, "yes", "no", default=turn.parsed.first("search") is not None):
                     return

@@ -205,6 +205,8 @@ class CoDA(System[CoDASettings]):
             if tables and tables not in told:
                 told.add(tables)
                 executor.tell(tables)
+            if self.prompts.has("executor_read"):  # small models answer what stands last
+                executor.tell(self.prompts.text("executor_read", task=executor.task))
         else:
             executor.tell("<documents>No documents were found.</documents>")
 
