@@ -126,7 +126,7 @@ class Peers:
             if not self._waited_for(peer):
                 self._ready.pop(name).close()
         if self._together and not self._ready:
-            raise OutsideError("no peer could be started; their logs say why")
+            raise OutsideError("no peer could be started; their logs say why (--peer-logs FOLDER keeps them)")
 
     def figures(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What each peer finds, one thing after the other; one that fails is named, and what it found before counts."""
@@ -143,7 +143,7 @@ class Peers:
             finally:
                 peer.close()
         if not found:
-            raise OutsideError("no peer could be measured; their logs say why")
+            raise OutsideError("no peer could be measured; their logs say why (--peer-logs FOLDER keeps them)")
 
     def _waited_for(self, peer: Peer) -> bool:
         try:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from _peer import SMALL, Peer, Peers
 from _results import Results
+from _rollout_engine import free
 from _rollout_workload import Corpus, Totals, overlapped, scripts, tokenizer
 from _shapes import SHAPES, random_source, write_folder
 from _timing import bandwidth, device_name
@@ -101,6 +102,8 @@ def compare(
         results.keep(shape=named, device=device_name(device), **size._asdict())
         ours, exact = _ours(source, device, dtype, cached, size, results, say)
         limit = _limit(source, dtype, ours, device)
+        del source
+        free(device)  # the peer needs the memory
         row = _row(ours.seconds, ours, limit) | {"log-prob gap": exact}
         results.keep(bandwidth_limit_s=limit, ours=row)
         _say_row(say, "ours", row)

@@ -7,7 +7,6 @@ on both sides, whatever the model would like to write.
 from __future__ import annotations
 
 import asyncio
-import gc
 import statistics
 import tempfile
 import zlib
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 from _peer import SMALL, Peer, Peers
 from _results import Results
+from _rollout_engine import free
 from _rollout_workload import tokenizer, word
 from _shapes import SHAPES, random_source
 from _timing import device_name
@@ -117,9 +117,8 @@ def compare(
         named = shape if not model else source.name
         results.keep(shape=named, device=device_name(device), **size._asdict())
         ours = _ours(source, device, dtype, questions, size, window, folder, results, say)
-        gc.collect()
-        if gpu:
-            torch.cuda.empty_cache()  # the peer needs the memory
+        del source
+        free(device)  # the peer needs the memory
         _say_row(say, "ours", ours)
         name = f"GRPO step {named} {size.questions} × {size.group}"
         for peer, found in peers.figures():

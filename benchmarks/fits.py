@@ -26,6 +26,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from _micro_batch import micro_batch
+from _options import COUNT, existing_device, several
 from _results import Results, add_options
 from _rollout_workload import tokenizer
 from _shapes import SHAPES, lazy_source
@@ -139,22 +140,18 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(
         prog="subquest bench fits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", default="cuda" if cuda else "cpu")
+    parser.add_argument("--device", type=existing_device, default="cuda" if cuda else "cpu")
     parser.add_argument("--shapes", default="1.5b,7b" if cuda else "tiny", help=f"of {', '.join(SHAPES)}")
-    parser.add_argument("--ranks", default="16,0", help="LoRA ranks; 0 trains all weights")
-    parser.add_argument("--micro-tokens", default="8192,16384,32768" if cuda else "256")
+    parser.add_argument("--ranks", type=several(0), default="16,0", help="LoRA ranks; 0 trains all weights")
+    parser.add_argument("--micro-tokens", type=several(16), default="8192,16384,32768" if cuda else "256")
     parser.add_argument("--checkpointing", choices=CHECKPOINTING, default="both")
-    parser.add_argument("--cache-tokens", type=int, default=131_072 if cuda else 4096, help="of the rollout engine")
+    parser.add_argument("--cache-tokens", type=COUNT, default=131_072 if cuda else 4096, help="of the rollout engine")
     parser.add_argument("--limit-gb", type=float, default=0.0, help="use no more of the GPU's memory than this")
     add_options(parser)
     args = parser.parse_args(argv)
     args.shapes = args.shapes.split(",")
     if unknown := [shape for shape in args.shapes if shape not in SHAPES]:
         raise UsageError(f"there is no shape {unknown[0]!r}; there are {', '.join(SHAPES)}")
-    try:
-        args.ranks, args.micro_tokens = ([int(n) for n in text.split(",")] for text in (args.ranks, args.micro_tokens))
-    except ValueError:
-        raise UsageError("--ranks and --micro-tokens are whole numbers with commas between them") from None
     bench = Bench(args)
     if args.limit_gb and bench._cuda:
         torch.cuda.set_per_process_memory_fraction(

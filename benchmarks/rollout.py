@@ -27,6 +27,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from _options import COUNT, at_least, existing_device
 from _results import Results, add_options
 from _rollout_engine import decode_seconds, fill_rows, free, make
 from _rollout_exact import greedy_equals_generate, kernels_equal_torch, logprob_gaps, peer, sampled, together
@@ -304,19 +305,19 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--quick", action="store_true", help="fewer shapes, and no lock-step rollout")
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts to run, of {', '.join(PARTS)}")
     parser.add_argument("--model", help="a model folder or GGUF file instead of random weights")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", type=existing_device, default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--shape", default="135m", choices=SHAPES, help="the shape of the random weights")
     parser.add_argument("--peer", choices=("vllm",), help="compare whole rollouts with this engine, and nothing else")
     parser.add_argument("--peer-path", default="", help="where the peer's packages are, as PYTHONPATH takes it")
     parser.add_argument("--peer-configs", default="8k,16k,two", help=f"what is tried, of {', '.join(CONFIGS)}")
     parser.add_argument("--peer-seconds", type=float, default=600, help="the longest wait for the peer")
     parser.add_argument("--peer-logs", type=Path, help="an existing folder for the peer's logs")
-    parser.add_argument("--questions", type=int, help="questions of a whole rollout")
-    parser.add_argument("--rollouts", type=int, default=8, help="rollouts of each question")
-    parser.add_argument("--runs", type=int, default=2, help="runs of each engine that are measured beside a peer")
-    parser.add_argument("--batches", type=int, nargs="+", default=[], help="batches of the decode table")
-    parser.add_argument("--contexts", type=int, nargs="+", default=[], help="contexts of the decode table")
-    parser.add_argument("--prefixes", type=int, nargs="+", default=[1500, 2500], help="shared prefixes before these")
+    parser.add_argument("--questions", type=COUNT, help="questions of a whole rollout")
+    parser.add_argument("--rollouts", type=COUNT, default=8, help="rollouts of each question")
+    parser.add_argument("--runs", type=COUNT, default=2, help="runs of each engine that are measured beside a peer")
+    parser.add_argument("--batches", type=COUNT, nargs="+", default=[], help="batches of the decode table")
+    parser.add_argument("--contexts", type=at_least(32), nargs="+", default=[], help="contexts of the decode table")
+    parser.add_argument("--prefixes", type=COUNT, nargs="+", default=[1500, 2500], help="shared prefixes before these")
     parser.add_argument("--plot", type=Path, help="write the decode table as an SVG")
     add_options(parser)
     arguments = parser.parse_args(argv)

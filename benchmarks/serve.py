@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from _options import COUNT
 from _results import Results, add_options
 
 K = 3
@@ -101,11 +102,11 @@ serve_until_stopped(settings, agents, bind(settings), quiet=True)
 
 def main(argv: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="subquest bench serve")
-    parser.add_argument("--passages", type=int, default=100_000)
-    parser.add_argument("--load-seconds", type=int, default=4, help="of each load in each round")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--clients", type=int, default=64, help="requests at a time")
-    parser.add_argument("--streams", type=int, default=200, help="event streams at a time")
+    parser.add_argument("--passages", type=COUNT, default=100_000)
+    parser.add_argument("--load-seconds", type=COUNT, default=4, help="of each load in each round")
+    parser.add_argument("--rounds", type=COUNT, default=3)
+    parser.add_argument("--clients", type=COUNT, default=64, help="requests at a time")
+    parser.add_argument("--streams", type=COUNT, default=200, help="event streams at a time")
     parser.add_argument("--peer-python", help="an environment with fastapi; without it the peer is left out")
     _add_peer_options(parser)
     add_options(parser)
@@ -129,11 +130,11 @@ def _add_peer_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peer-logs", type=Path, help="an existing folder for the servers' logs")
     parser.add_argument("--model", default="", help="a folder with safetensors; random weights where empty")
     parser.add_argument("--shape", default="1.5b", help="the shape of random weights")
-    parser.add_argument("--questions", type=int, default=256, help="questions at a time, beside a peer")
+    parser.add_argument("--questions", type=COUNT, default=256, help="questions at a time, beside a peer")
     parser.add_argument("--system", default="coda", help="who answers, beside a peer")
-    parser.add_argument("--max-tokens", type=int, default=160, help="tokens of a turn, beside a peer")
-    parser.add_argument("--max-turns", type=int, default=4, help="turns of a context, beside a peer")
-    parser.add_argument("--articles", type=int, default=300, help="articles that are searched, beside a peer")
+    parser.add_argument("--max-tokens", type=COUNT, default=160, help="tokens of a turn, beside a peer")
+    parser.add_argument("--max-turns", type=COUNT, default=4, help="turns of a context, beside a peer")
+    parser.add_argument("--articles", type=COUNT, default=300, help="articles that are searched, beside a peer")
 
 
 def _beside_vllm(args: argparse.Namespace, results: Results) -> None:

@@ -19,14 +19,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +31,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from _options import COUNT, at_least, existing_device
 from _results import Results, add_options
 from _shapes import SHAPES
 from _timing import device_name, products_a_second
 from _train_peer import ENGINES, Size, compare
+from _train_tiny import compare_tiny
 
-from subquest.engine import Sampling
 from subquest.record import Episode, Question
-from subquest.rewards import Reward, shared
+from subquest.rewards import Reward
 from subquest.rewards import load as load_reward
-from subquest.systems.registry import get
 from subquest.train.advantage import trajectory_advantages
 from subquest.train.batch import Rollout
 from subquest.train.components import load_source, make_engine, make_policy, make_system
@@ -76,17 +73,6 @@ class Keeping:
     async def score(self, episodes: Sequence[Episode]) -> list[Reward]:
         self.episodes, self.rewards = list(episodes), await self.inner.score(episodes)
         return self.rewards
-
-
-class Lowercase:
-    """The share of lower-case letters, as the TRL side rewards."""
-
-    async def score(self, episodes: Sequence[Episode]) -> list[Reward]:
-        texts = [e.trajectories[0].agent_text for e in episodes]
-        return [
-            shared(e, {"lowercase": sum("a" <= c <= "z" for c in t) / max(len(t), 1)})
-            for e, t in zip(episodes, texts, strict=True)
-        ]
 
 
 class Bench:
@@ -254,73 +240,7 @@ class Bench:
 
     def trl(self) -> None:
         """A GRPO step of a tiny model on one thread: ours, then TRL's."""
-        torch.set_num_threads(1)
-        questions = [Question(str(i), f"What is the number that comes after {i}?", (str(i + 1),)) for i in range(64)]
-        texts = [q.question for q in questions]
-        spec: dict[str, Any] = {"questions": 4, "group": 8, "max_tokens": 48, "steps": self.args.trl_steps}
-        ours, prompts = self._our_steps(spec, questions, texts)
-        if not Path(self.args.trl).is_file():
-            say(f"no TRL at {self.args.trl}: build it with tests/parity/run.sh, or name its python with --trl")
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "spec.json"
-            path.write_text(json.dumps({**spec, "prompts": prompts, "texts": texts}), encoding="utf-8")
-            here = Path(__file__).resolve().parent
-            source = Path(sys.modules["subquest"].__file__ or "").parents[1]
-            environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-            done = subprocess.run(
-                [self.args.trl, str(here / "_train_trl.py"), str(path)],
-                env=environment, capture_output=True, text=True, check=False,
-            )  # fmt: skip
-        if done.returncode:
-            raise SystemExit(f"TRL failed:\n{done.stderr[-3000:]}")
-        theirs = json.loads(done.stdout.strip().splitlines()[-1])
-        found = {}
-        for name, run in (("ours", ours), ("trl", theirs)):
-            found[name] = {key: min(run[key]) for key in ("seconds", "cpu_seconds")}  # other programs only add
-            say(f"GRPO step, {name}: {found[name]['seconds']:.3f} s, {found[name]['cpu_seconds']:.3f} CPU-s")
-        self.results.keep(grpo_step={**spec, **found})
-        self.ratios["GRPO step of a tiny model, TRL / ours"] = (
-            found["trl"]["cpu_seconds"] / found["ours"]["cpu_seconds"]
-        )
-
-    def _our_steps(
-        self, spec: Mapping[str, Any], questions: Sequence[Question], texts: Sequence[str]
-    ) -> tuple[dict[str, list[float]], list[str]]:
-        recipe = replace(
-            self.recipe,
-            system="direct",
-            model=ModelPart("random:llama", rank=0),
-            loss="grpo",
-            rollout=RolloutPart(spec["questions"], spec["group"], max_tokens=spec["max_tokens"]),
-            optimiser=OptimiserPart(steps=spec["steps"] + 1, learning_rate=1e-6),
-        )
-        device = torch.device("cpu")
-        source = load_source(recipe.model.path, texts)
-        policy = make_policy(recipe.model, source, device=device, seed=0)
-        engine = make_engine(recipe, source, device=device, policy=policy)
-        system = get("direct")(engine, sampling=Sampling(max_tokens=spec["max_tokens"], temperature=1.0, logprobs=True))
-        kept = Keeping(Lowercase())
-        laps: dict[str, list[float]] = {"seconds": [], "cpu_seconds": []}
-        prompts: dict[str, str] = {}
-        with tempfile.TemporaryDirectory() as folder:
-            run = TrainRun(folder, recipe)
-            trainer = RLTrainer(run, policy, engine, system, system, Stream(questions, 0), (), kept)
-
-            async def steps() -> None:
-                for number in range(spec["steps"] + 1):
-                    start = time.perf_counter(), time.process_time()
-                    await trainer.one_step()
-                    if number:
-                        laps["seconds"].append(time.perf_counter() - start[0])
-                        laps["cpu_seconds"].append(time.process_time() - start[1])
-                    for e in kept.episodes:
-                        prompts[e.question.id] = e.trajectories[0].segments[0].text
-
-            asyncio.run(steps())
-            asyncio.run(engine.close())
-            run.close()
-        return laps, list(prompts.values())
+        compare_tiny(self.recipe, self.args.trl, self.args.trl_steps, self.results, say)
 
 
 class _NoEngine:
@@ -336,36 +256,36 @@ def main(argv: list[str]) -> dict[str, Any]:
         prog="subquest bench train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="step,update" if cuda else "trl", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--device", default="cuda" if cuda else "cpu")
+    parser.add_argument("--device", type=existing_device, default="cuda" if cuda else "cpu")
     parser.add_argument(
         "--model", default="", help="a model's name or folder; smollm2, or random weights beside a peer"
     )
     parser.add_argument("--peer", choices=("trl",), help="compare whole GRPO steps with this library, and nothing else")
     parser.add_argument("--peer-path", default="", help="where the peer's packages are, as PYTHONPATH takes it")
     parser.add_argument("--peer-engines", default="vllm", help=f"what it generates with, of {', '.join(ENGINES)}")
-    parser.add_argument("--peer-batch", type=int, default=8, help="sequences that go through the peer's model at once")
+    parser.add_argument("--peer-batch", type=COUNT, default=8, help="sequences in the peer's model at once")
     parser.add_argument("--peer-seconds", type=float, default=900, help="the longest wait for the peer")
     parser.add_argument("--peer-logs", type=Path, help="an existing folder for the peer's logs")
     parser.add_argument("--shape", default="1.5b", choices=SHAPES, help="the shape of random weights, beside a peer")
-    parser.add_argument("--rank", type=int, default=16, help="LoRA rank, beside a peer")
-    parser.add_argument("--prompt-words", type=int, default=500, help="mean words of a prompt, beside a peer")
+    parser.add_argument("--rank", type=COUNT, default=16, help="LoRA rank, beside a peer")
+    parser.add_argument("--prompt-words", type=COUNT, default=500, help="mean words of a prompt, beside a peer")
     parser.add_argument("--adapter", default="", help="a LoRA adapter in PEFT's format to roll out with")
-    parser.add_argument("--questions", type=int, default=48)
-    parser.add_argument("--group", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=3, help="steps measured, after one more to warm up")
-    parser.add_argument("--articles", type=int, default=900)
-    parser.add_argument("--max-tokens", type=int, default=160)
-    parser.add_argument("--concurrency", type=int, default=384)
-    parser.add_argument("--micro-tokens", type=int, default=65_536)
-    parser.add_argument("--minibatches", type=int, default=1)
+    parser.add_argument("--questions", type=COUNT, default=48)
+    parser.add_argument("--group", type=at_least(2), default=8)
+    parser.add_argument("--steps", type=COUNT, default=3, help="steps measured, after one more to warm up")
+    parser.add_argument("--articles", type=COUNT, default=900)
+    parser.add_argument("--max-tokens", type=COUNT, default=160)
+    parser.add_argument("--concurrency", type=COUNT, default=384)
+    parser.add_argument("--micro-tokens", type=COUNT, default=65_536)
+    parser.add_argument("--minibatches", type=COUNT, default=1)
     parser.add_argument("--skip-flat", action="store_true", help="as recipes/qwen-1.5b/peco.toml has it")
     parser.add_argument("--old-logprobs", choices=("trainer", "engine"), default="trainer", help="as recipes have it")
     parser.add_argument("--overlap", action="store_true", help="roll out the next step during the update")
     parser.add_argument("--ahead", type=float, default=0.0, help="fill the tail of a step (rollout.ahead)")
-    parser.add_argument("--padded-tokens", type=int, default=32_768, help="tokens of a padded micro-batch")
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--padded-tokens", type=COUNT, default=32_768, help="tokens of a padded micro-batch")
+    parser.add_argument("--repeats", type=COUNT, default=2)
     parser.add_argument("--trl", default=f"{tempfile.gettempdir()}/subquest-parity/trl/bin/python")
-    parser.add_argument("--trl-steps", type=int, default=20)
+    parser.add_argument("--trl-steps", type=COUNT, default=20)
     add_options(parser)
     args = parser.parse_args(argv)
     unknown = set(args.only.split(",")) - set(PARTS)

@@ -220,3 +220,19 @@ def test_vllm_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.M
         vllm(tmp_path, "", tmp_path / "vllm.log", 60.0),
     ):
         raise AssertionError("it has no packages")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("rollout", "--questions", "0"), "argument --questions: a whole number from 1 on, not '0'"),
+        (("rollout", "--device", "nowhere"), "argument --device: there is no device 'nowhere' here"),
+        (("train", "--group", "1"), "argument --group: a whole number from 2 on, not '1'"),
+        (("fits", "--ranks", "16,-1"), "argument --ranks: a whole number from 0 on, not '-1'"),
+        (("serve", "--max-turns", "few"), "argument --max-turns: a whole number from 1 on, not 'few'"),
+    ],
+)
+def test_numbers_that_measure_nothing_are_refused(options: tuple[str, ...], message: str) -> None:
+    done = bench(*options)
+    assert done.returncode == 2
+    assert message in done.stderr
