@@ -237,7 +237,8 @@ def test_info_survives_a_writer_that_removes_files(index: Index, monkeypatch: py
     monkeypatch.setattr(Path, "glob", lambda self, pattern: [path for path in listed if path.match(pattern)])
     found = index.info()
     assert found.bytes_lexical > 0
-    assert found.bytes_dense == 0
+    assert found.bytes_dense == found.bytes_tables == 0
+    assert found.bytes == found.bytes_store + found.bytes_lexical
 
 
 def test_an_index_of_another_format_is_refused(index: Index) -> None:

@@ -150,7 +150,9 @@ def test_a_server_starts_without_a_model_if_one_can_be_set_on_the_page(
             asyncio.run(models(shared, chosen=chosen))
     settings.runs.mkdir()
     save(settings.runs, ModelSettings("http://127.0.0.1:9/v1", "m", KEY))
+    caplog.clear()
     assert asyncio.run(models(settings)) == ["page"]
+    assert "no model yet" not in caplog.text
 
 
 def test_a_key_is_sent_to_the_address_it_was_entered_for_alone(

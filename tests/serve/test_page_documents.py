@@ -89,6 +89,8 @@ def test_a_long_document_opens_in_the_middle_and_goes_on(library: Running, page:
     page.get_by_role("button", name="Earlier in the document").click()
     expect(page.locator(".running section").first).to_contain_text("Sentence number 0 ")
     expect(page.get_by_role("button", name="Earlier in the document")).to_have_count(0)
+    page.goto(f"{library.url}/#/document?id={quote('trip/long.txt#1')}")
+    expect(page.locator(".running section")).to_have_count(21)  # not those around the passage before
     page.goto(f"{library.url}/#/document?id=nobody")
     page.get_by_text("is in no index of this server any more").wait_for()
 

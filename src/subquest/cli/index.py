@@ -321,11 +321,9 @@ def _compact(args: argparse.Namespace) -> int:
             writer.rebuild(progress)
         writer.compact(progress)
     found = info(folder)
-    size = found.bytes_store + found.bytes_lexical + found.bytes_dense
-    words = f"{folder}: {found.documents:,} documents in {found.segments} segments, {size / 1e6:.1f} MB"
-    _print_result(
-        args, {"index": args.index, "documents": found.documents, "segments": found.segments, "bytes": size}, words
-    )
+    words = f"{folder}: {found.documents:,} documents in {found.segments} segments, {found.bytes / 1e6:.1f} MB"
+    counts = {"documents": found.documents, "segments": found.segments, "bytes": found.bytes}
+    _print_result(args, {"index": args.index, **counts}, words)
     return 0
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import kernel, store
+from . import kernel, store, tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,14 @@ class Info:
     bytes_store: int
     bytes_lexical: int
     bytes_dense: int
+    bytes_tables: int
     search: str
     """What searches run on: the C kernel or plain Python."""
+
+    @property
+    def bytes(self) -> int:
+        """Of all of it."""
+        return self.bytes_store + self.bytes_lexical + self.bytes_dense + self.bytes_tables
 
 
 def info(folder: Path) -> Info:
@@ -60,6 +66,7 @@ def info(folder: Path) -> Info:
             bytes_store=_bytes(folder, f"{store.STORE}*"),
             bytes_lexical=_bytes(folder, "*.lex"),
             bytes_dense=_bytes(folder, "*.vec", "*.ann"),
+            bytes_tables=_bytes(folder, f"{tables.FILE}*"),
             search=kernel.status(),
         )
 

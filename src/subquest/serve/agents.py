@@ -235,6 +235,7 @@ async def open_agents(
             stack.callback(close_search, searches[name])
         models: dict[str, Mapping[str, Engine]] = {}
         cache: Cache | None = None
+        missing = ""
         tools = await stack.enter_async_context(open_tools(spec.tools, spec.tool_options))
         for name, model in {"default": spec.model, **more_models}.items():
             resources = open_resources(spec.replace(model=model, index=None, tools=()))
@@ -243,7 +244,7 @@ async def open_agents(
             except UsageError as error:
                 if name != "default" or not model_optional or settings.who_sets_model == "nobody":
                     raise
-                log.warning("no model yet: set your endpoint on the page, under Model. (%s)", error)
+                missing = str(error)
                 continue
             models[name], cache = opened.engines, opened.cache
         order = [spec.system, *(name for name in system_names() if name != spec.system)]
@@ -254,4 +255,6 @@ async def open_agents(
                 agents.set_model(model_settings.load(settings.runs))
             except UsageError as error:
                 log.warning("the model that was set on the page is not used: %s", error)
+        if not agents.models:
+            log.warning("no model yet: set your endpoint on the page, under Model. (%s)", missing)
         yield agents

@@ -210,7 +210,7 @@ async def _described(known: Indexes, name: str) -> dict[str, Any]:
         "name": name,
         "documents": info.documents,
         "vectors": info.vectors,
-        "bytes": info.bytes_store + info.bytes_lexical + info.bytes_dense,
+        "bytes": info.bytes,
         "language": info.analysis.get("language", ""),
         "encoder": (info.encoder or {}).get("name", ""),
         "modes": ["bm25", "dense", "hybrid"] if info.vectors else ["bm25"],

@@ -31,7 +31,7 @@ export function DocumentView(props: { query: URLSearchParams }) {
         </Notice>
       </>
     );
-  return <Loaded key={id} {...found.data} quote={quote} query={props.query} />;
+  return <Loaded key={found.data.passage.id} {...found.data} quote={quote} query={props.query} />;
 }
 
 function Loaded(props: { index: string; passage: Passage; quote: string; query: URLSearchParams }) {
