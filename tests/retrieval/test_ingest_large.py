@@ -30,15 +30,17 @@ def highest():
 
 table_passages.MOST = 50
 most = rows = 0
+shares = []
 
 def progress(state):
     global most, rows
     most, rows = max(most, highest()), state.rows
+    shares.append(state.bytes / state.bytes_total)
 
 with Index.build("i.sq", []) as index:
     report = ingest(index, [sys.argv[1]], progress=progress, jobs=1)
     count = index.tables.query("SELECT count(*), sum(amount) FROM big_sheet").rows[0]
-print(json.dumps([most, rows, [str(note) for note in report.notes], count]))
+print(json.dumps([most, rows, [str(note) for note in report.notes], count, shares]))
 '''
 
 
@@ -63,12 +65,14 @@ def test_memory_does_not_grow_with_the_rows_of_a_spreadsheet(tmp_path: Path) -> 
         done = subprocess.run(
             [sys.executable, "-c", MEASURED, str(book)], cwd=folder, capture_output=True, text=True, check=True
         )
-        peak, told, notes, (count, total) = json.loads(done.stdout)
+        peak, told, notes, (count, total), shares = json.loads(done.stdout)
         assert told == rows, "progress goes on where no passage comes any more"
         peaks.append(peak)
         assert (int(count), int(total)) == (rows, sum(number % 500 for number in range(rows)))
         assert "a long table: search finds its first rows" in notes[0]
     assert peaks[1] < 1.5 * peaks[0]
+    assert shares == sorted(shares)
+    assert any(0.2 < share < 0.8 for share in shares), "it is said how far the file is read"
 
 
 def test_a_file_that_changes_while_it_is_read_is_noted_and_read_again(tmp_path: Path) -> None:

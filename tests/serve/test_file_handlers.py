@@ -3,9 +3,11 @@
 import base64
 import io
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pytest
 
 from subquest import Index
@@ -29,6 +31,25 @@ def listed(client: Any, index: str = "trip", **more: Any) -> dict[str, dict[str,
 def found(client: Any, query: str, index: str = "trip") -> list[str]:
     hits = client.post(f"/api/indexes/{index}/search", json={"query": query, "k": 10}).json()["hits"]
     return [hit["text"] for hit in hits]
+
+
+def test_how_far_the_first_file_of_an_index_is_read(start: Start) -> None:
+    book = openpyxl.Workbook(write_only=True)
+    page = book.create_sheet("Orders")
+    for number in range(30_000):
+        page.append([f"A{number}", number % 500, "pump"] if number else ["Order", "Price", "Article"])
+    content = io.BytesIO()
+    book.save(content)
+    with start() as server, server.client() as client, ThreadPoolExecutor() as pool:
+        assert client.get("/api/indexes/trip/files").status_code == 404
+        sent = pool.submit(put, client, "orders.xlsx", content.getvalue())
+        told = []
+        while not sent.done():
+            answer = client.get("/api/indexes/trip/files")
+            told += [answer.json()["reading"]] if answer.status_code == 200 else []
+        assert sent.result().status_code == 201
+        assert any(reading and reading["rows"] >= 1000 and 0 < reading["share"] < 1 for reading in told)
+        assert client.get("/api/indexes/trip/files").json()["reading"] is None
 
 
 def test_a_file_is_added_listed_read_again_and_removed(start: Start, settings: Settings) -> None:

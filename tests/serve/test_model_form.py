@@ -16,6 +16,7 @@ from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
 from subquest.serve.agents import open_agents
 from subquest.serve.model_settings import FILE, ModelSettings, checked_settings, load, save
+from subquest.serve.replies import Problem
 from subquest.serve.settings import Settings
 
 from ..engine.loopback import Answer, Handler, Loopback, Request, chat
@@ -122,6 +123,34 @@ def test_a_server_starts_with_the_model_that_was_set_before(
     (settings.runs / FILE).chmod(0o644)
     assert asyncio.run(models(settings)) == ["default"]
     assert "others could read or write it" in caplog.text
+
+
+def test_a_server_starts_without_a_model_if_one_can_be_set_on_the_page(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("SUBQUEST_SMOLLM2", raising=False)
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "nothing here"))
+
+    async def models(settings: Settings, *, chosen: bool = False) -> list[str]:
+        async with open_agents(AgentSpec(), {}, {}, settings, model_optional=not chosen) as agents:
+            if not agents.models:
+                for asked in (lambda: agents.get("direct"), lambda: agents.default_engine):
+                    with pytest.raises(Problem, match="no model is set yet"):
+                        asked()
+                assert agents.names() == []
+                agents.set_model(ModelSettings("http://127.0.0.1:9/v1", "m", KEY))
+                assert agents.get("direct").model_name == "m"
+                agents.set_model(None)
+            return agents.models
+
+    assert asyncio.run(models(settings)) == []
+    assert "set your endpoint on the page" in caplog.text
+    for shared, chosen in ((settings, True), (replace(settings, model_form=False), False)):
+        with pytest.raises(UsageError, match="subquest model get smollm2"):
+            asyncio.run(models(shared, chosen=chosen))
+    settings.runs.mkdir()
+    save(settings.runs, ModelSettings("http://127.0.0.1:9/v1", "m", KEY))
+    assert asyncio.run(models(settings)) == ["page"]
 
 
 def test_a_key_is_sent_to_the_address_it_was_entered_for_alone(

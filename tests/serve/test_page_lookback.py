@@ -216,6 +216,24 @@ def test_files_become_an_index_of_their_own(start: Start, page: Any) -> None:
         expect(page.locator(".quote cite").first).to_contain_text("bridges.pdf, page 2")
 
 
+def test_a_folder_becomes_an_index_of_its_own(start: Start, page: Any, tmp_path: Path) -> None:
+    texts = {"a.txt": "The inn is open.", "deeper/a.txt": "The bar is open.", ".hidden.txt": "x", "app.exe": "x"}
+    for folder, files in (("My papers", texts), ("nothing", {"app.exe": "x"})):
+        for name, text in files.items():
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    with start() as server:
+        page.goto(server.url)
+        chooser = page.get_by_label("Add a folder as a new index")
+        chooser.set_input_files(tmp_path / "nothing")
+        page.get_by_text("No file in this folder can be read.").wait_for()
+        chooser.set_input_files(tmp_path / "My papers")
+        page.get_by_text("2 passages read into the index My-papers.").wait_for()
+        page.goto(f"{server.url}/#/indexes/My-papers")
+        expect(page.get_by_text("a (2).txt")).to_have_count(1)
+
+
 def test_what_does_not_fit_is_found(browser: Any) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 800})
     page.set_content(

@@ -242,7 +242,8 @@ export interface FileInfo {
 export interface FilePage {
   total: number;
   files: FileInfo[];
-  reading: { name: string; passages: number } | null;
+  /** `rows` are those of tables, `share` how much of the file has been read. */
+  reading: { name: string; passages: number; rows: number; share: number } | null;
 }
 
 /** A document, and what stands before and after it in its file. */

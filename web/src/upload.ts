@@ -45,6 +45,31 @@ export async function send(index: string, file: File, name = file.name, ocr = fa
   });
 }
 
+/** The files of a folder that can be read: others are usually not documents. */
+export function readable(files: File[]): File[] {
+  const kinds = ACCEPTED.split(",");
+  return files.filter((file) => !file.name.startsWith(".") && kinds.some((kind) => file.name.toLowerCase().endsWith(kind)));
+}
+
+/** What was dropped: files, and those in dropped folders. */
+export async function dropped(data: DataTransfer): Promise<File[]> {
+  const items = [...(data.items ?? [])].filter((item) => item.kind === "file"); // only known until the event is over
+  const entries = items.map((item) => item.webkitGetAsEntry());
+  const found = [...data.files].map(async (file, i) => (entries[i]?.isDirectory ? readable(await within(entries[i]!)) : [file]));
+  return (await Promise.all(found)).flat();
+}
+
+async function within(entry: FileSystemEntry): Promise<File[]> {
+  if (entry.isFile) return [await new Promise<File>((found, failed) => (entry as FileSystemFileEntry).file(found, failed))];
+  const reader = (entry as FileSystemDirectoryEntry).createReader();
+  const files: File[] = [];
+  for (;;) {
+    const some = await new Promise<FileSystemEntry[]>((found, failed) => reader.readEntries(found, failed)); // in portions
+    if (!some.length) return files;
+    for (const one of some) files.push(...(await within(one)));
+  }
+}
+
 /** Names for files that are sent together, each its own: two folders may have files of one name. */
 export function names(files: File[]): string[] {
   const taken = new Set<string>();

@@ -189,7 +189,9 @@ async def agents_for(args: argparse.Namespace, settings: Settings) -> AsyncItera
     first = {_index_name(spec.index): spec.index} if spec.index else {}
     more_models = pairs("--also-model", args.also_model, ["default", "page"])
     more_indexes = pairs("--also-index", args.also_index, list(first))
-    async with open_agents(spec, dict(more_models), {**first, **dict(more_indexes)}, settings) as agents:
+    unchosen = not config_from(args).model
+    places = {**first, **dict(more_indexes)}
+    async with open_agents(spec, dict(more_models), places, settings, model_optional=unchosen) as agents:
         yield agents
 
 

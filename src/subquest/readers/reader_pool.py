@@ -75,6 +75,8 @@ class Pool:
         self.size = size
         self._ocr = ocr
         self._workers: list[_Worker] = []
+        self.at = 0
+        """How far the file is read whose parts were asked for last, in bytes."""
 
     @property
     def free(self) -> bool:
@@ -100,16 +102,20 @@ class Pool:
     def parts(self, job: Job) -> Iterator[Part]:
         """The parts of a file, as they come. Raises DataError where it cannot be read."""
         worker, finished = job.worker, False
+        self.at = 0
         try:
             for line in self._lines(job):
                 answer = _parsed(line)
-                if isinstance(answer, dict):
+                if isinstance(answer, dict) and "at" in answer:
+                    self.at = int(answer["at"])
+                elif isinstance(answer, dict):
                     finished = True
                     if "error" in answer:
                         raise DataError(answer["error"])
                     return
-                text, place, section, title, cells = answer
-                yield Part(row_text(cells) if cells else text, place, tuple(section), title, tuple(cells))
+                else:
+                    text, place, section, title, cells = answer
+                    yield Part(row_text(cells) if cells else text, place, tuple(section), title, tuple(cells))
         finally:
             worker.busy = False
             if not finished:

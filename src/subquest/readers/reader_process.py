@@ -20,6 +20,8 @@ from . import reader
 _REQUEST = 1 << 16
 PART = 1 << 18
 """Characters of one answer; longer parts are sent in pieces."""
+_TELL = 1000
+"""After so many parts it is said how far the file is read."""
 
 
 def main() -> None:
@@ -68,7 +70,9 @@ def _read(request: dict[str, Any], file: BinaryIO, out: TextIO) -> None:
         if read is None:
             raise ValueError(f"no reader for {request['kind']}")
         found = read(file)
-    for part in found:
+    for number, part in enumerate(found, 1):
+        if number % _TELL == 0:
+            out.write(json.dumps({"at": file.tell()}) + "\n")
         room -= len(part.text) + 64
         if room < 0:
             raise ValueError("it holds far more text than a file of its size should: refused")

@@ -166,7 +166,7 @@ class Agents:
 
     @property
     def default_engine(self) -> Engine:
-        engines = self._engines[self.models[0]]
+        engines = self._engines[self._known("model", "", self.models)]
         return engines.get("") or next(iter(engines.values()))
 
     def pieces(self, model: str) -> Piece | None:
@@ -195,8 +195,9 @@ class Agents:
             raise Problem(404, f"there is no model {name!r}; {hint}", code="model_not_found")
         return system, model
 
-    @staticmethod
-    def _known(what: str, name: str, names: list[str]) -> str:
+    def _known(self, what: str, name: str, names: list[str]) -> str:
+        if not names and self.systems:
+            raise Problem(400, "no model is set yet: set one under Model, or start with --model", code="no_model")
         if not names:
             raise Problem(403, "this server shows stored runs; start `subquest serve` to ask", code="no_asking")
         if name and name not in names:
@@ -215,9 +216,17 @@ async def _ask_name(engine: Engine) -> None:
 
 @asynccontextmanager
 async def open_agents(
-    spec: AgentSpec, more_models: Mapping[str, str], indexes: Mapping[str, str], settings: Settings
+    spec: AgentSpec,
+    more_models: Mapping[str, str],
+    indexes: Mapping[str, str],
+    settings: Settings,
+    *,
+    model_optional: bool = False,
 ) -> AsyncIterator[Agents]:
-    """All systems on the spec's model and on others by name, over indexes by name; closed afterwards."""
+    """All systems on the spec's model and on others by name, over indexes by name; closed afterwards.
+
+    `model_optional`: nobody chose the spec's model; if it is not at hand, one can be set on the page.
+    """
     preview_agent(spec)
     async with AsyncExitStack() as stack:
         searches: dict[str, Search] = {}
@@ -228,7 +237,14 @@ async def open_agents(
         cache: Cache | None = None
         tools = await stack.enter_async_context(open_tools(spec.tools, spec.tool_options))
         for name, model in {"default": spec.model, **more_models}.items():
-            opened = await stack.enter_async_context(open_resources(spec.replace(model=model, index=None, tools=())))
+            resources = open_resources(spec.replace(model=model, index=None, tools=()))
+            try:
+                opened = await stack.enter_async_context(resources)
+            except UsageError as error:
+                if name != "default" or not model_optional or settings.who_sets_model == "nobody":
+                    raise
+                log.warning("no model yet: set your endpoint on the page, under Model. (%s)", error)
+                continue
             models[name], cache = opened.engines, opened.cache
         order = [spec.system, *(name for name in system_names() if name != spec.system)]
         offered = Indexes(searches, settings.indexes, read_only=settings.read_only)

@@ -15,7 +15,7 @@ from ..codec import to_dict
 from ..readers.page_picture import page_picture
 from ..record import Document
 from ..retrieval import Index
-from ..retrieval.ingest import Report
+from ..retrieval.ingest import Report, State
 from .indexes import Indexes, plain_name
 from .kept_files import Upload, described, opened
 from .replies import Json, Problem
@@ -108,13 +108,20 @@ async def listed(request: Request) -> Response:
     """The files of an index, by name, and how far the reading of another one is."""
     query = read_query(request, FileList)
     indexes, name = state_of(request).agents.indexes, request.path_params["index"]
+    state = indexes.reading(name)
+    reading = _reading(state) if state else None
+    if state and name not in indexes.names:  # its first file is being read
+        return Json({"total": 0, "files": [], "reading": reading})
     files = indexes.local(name).index.files
     total = await asyncio.to_thread(files.count, query.text)
     rows = await asyncio.to_thread(files.listed, query.text, offset=query.offset, limit=query.limit)
     found = await asyncio.to_thread(lambda: [described(file) for file in rows])
-    state = indexes.reading(name)
-    reading = {"name": state.name, "passages": state.passages} if state else None
     return Json({"total": total, "files": found, "reading": reading})
+
+
+def _reading(state: State) -> dict[str, Any]:
+    share = state.bytes / state.bytes_total if state.bytes_total else 0.0
+    return {"name": state.name, "passages": state.passages, "rows": state.rows, "share": round(share, 3)}
 
 
 async def add(request: Request) -> Response:

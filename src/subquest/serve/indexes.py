@@ -176,7 +176,7 @@ class Indexes:
 
     def reading(self, name: str) -> State | None:
         """How far the reading of files into an index is; None if there is none."""
-        return self._state if name == self._written else None
+        return (self._state or State()) if name == self._written else None
 
     async def remove(self, name: str, identifier: str) -> bool:
         """Remove a document; whether there was one."""

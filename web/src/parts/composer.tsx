@@ -6,6 +6,7 @@ import type { About, ModelInfo, Thread } from "../types";
 import { ACCEPTED, upload } from "../upload";
 import { Chooser } from "./chooser";
 import { Notice, Select, useOnce } from "./common";
+import { FolderButton } from "./drop";
 
 type Turn = Thread["turns"][number];
 
@@ -14,7 +15,7 @@ export const hostOf = (address: string): string => address.replace(/^https?:\/\/
 /** A model in words: its name, unless its server has not told it, and its address, unless it is in the server itself. */
 function wordsOf({ model, address }: ModelInfo): { name: string; at: string } {
   const named = model && model !== address;
-  return { name: named ? model : address ? hostOf(address) : "no model", at: named && address ? ` at ${hostOf(address)}` : "" };
+  return { name: named ? model.replace(/^\/.*\//, "") : address ? hostOf(address) : "no model", at: named && address ? ` at ${hostOf(address)}` : "" };
 }
 
 export function ModelName(props: { model: ModelInfo }) {
@@ -132,6 +133,7 @@ export function Composer(props: { about: About; after?: Turn; waiting?: boolean;
               <input class="hidden" type="file" multiple accept={ACCEPTED} aria-label="Add files to a new index" onChange={(e) => void attach([...(e.currentTarget.files ?? [])])} />
             </label>
           )}
+          {!about.read_only && <FolderButton label="Add a folder as a new index" onFiles={(files) => (files.length ? void attach(files) : setError(new Error("No file in this folder can be read.")))} />}
           <span class="grow" />
           <button class="primary" type="submit" disabled={props.waiting} title={props.waiting ? "A follow-up needs the answer before it" : undefined}>Ask</button>
         </div>
@@ -142,9 +144,9 @@ export function Composer(props: { about: About; after?: Turn; waiting?: boolean;
           </button>
         )}
       </form>
-      {details && (
+      {(details || about.systems.length > 0) && (
         <p class="answered-by">
-          Answered by <ModelName model={details} /> · <a href="#/model">{about.model_details.length ? "Change model" : "Set a model"}</a>
+          {details ? <>Answered by <ModelName model={details} /> · <a href="#/model">Change model</a></> : <>No model yet · <a href="#/model">Set a model</a></>}
           {after && <> · <a href="#/ask">New question</a></>}
         </p>
       )}
@@ -154,8 +156,9 @@ export function Composer(props: { about: About; after?: Turn; waiting?: boolean;
 
 /** A name for an index of these files that no index has yet. */
 function indexName(files: File[], taken: string[]): string {
-  const stem = files[0]!.name.replace(/\.[^.]*$/, "").replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 40) || "files";
-  const name = files.length > 1 ? `${stem}-and-${files.length - 1}-more` : stem;
+  const folder = files[0]!.webkitRelativePath.split("/")[0]!;
+  const stem = (folder || files[0]!.name.replace(/\.[^.]*$/, "")).replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 40) || "files";
+  const name = files.length > 1 && !folder ? `${stem}-and-${files.length - 1}-more` : stem;
   let free = name;
   for (let n = 2; taken.includes(free); n++) free = `${name}-${n}`;
   return free;

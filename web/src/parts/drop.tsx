@@ -1,9 +1,29 @@
 import { useState } from "preact/hooks";
-import { ACCEPTED } from "../upload";
+import { ACCEPTED, dropped, readable } from "../upload";
 
 const KINDS = "text, Markdown, PDF, Word, Excel, PowerPoint, HTML, CSV, JSON lines, ZIP";
 
-/** A place to drop files on, or to choose them with the keyboard. */
+/** A button that chooses a folder; what cannot be read is left out. */
+export function FolderButton(props: { onFiles: (files: File[]) => void; label: string }) {
+  const choose = (input: HTMLInputElement | null) => input?.setAttribute("webkitdirectory", "");
+  return (
+    <label class="quiet">
+      Add a folder
+      <input
+        class="hidden"
+        type="file"
+        ref={choose}
+        aria-label={props.label}
+        onChange={(e) => {
+          props.onFiles(readable([...(e.currentTarget.files ?? [])]));
+          e.currentTarget.value = "";
+        }}
+      />
+    </label>
+  );
+}
+
+/** A place to drop files and folders on, or to choose files with the keyboard. */
 export function DropFiles(props: { onFiles: (files: File[]) => void; label?: string }) {
   const [over, setOver] = useState(false);
   return (
@@ -17,7 +37,7 @@ export function DropFiles(props: { onFiles: (files: File[]) => void; label?: str
       onDrop={(e) => {
         e.preventDefault();
         setOver(false);
-        props.onFiles([...(e.dataTransfer?.files ?? [])]);
+        if (e.dataTransfer) void dropped(e.dataTransfer).then(props.onFiles);
       }}
     >
       <input
@@ -31,7 +51,7 @@ export function DropFiles(props: { onFiles: (files: File[]) => void; label?: str
           e.currentTarget.value = ""; // so that the same file can be chosen again
         }}
       />
-      <span><b>Drop files here</b>, or <u>choose them</u></span>
+      <span><b>Drop files or folders here</b>, or <u>choose them</u></span>
       <small>{KINDS}</small>
     </label>
   );

@@ -64,7 +64,7 @@ function said(row: Row, message: string): string {
 }
 
 /** How far files are, and what became of them; what went wrong stays until it is dismissed. */
-export function Uploads(props: { uploading: Uploading; ocr: boolean; known: string[] }) {
+export function Uploads(props: { uploading: Uploading; ocr: boolean }) {
   const { rows, dismiss, add } = props.uploading;
   if (!rows.length) return null;
   return (
@@ -76,7 +76,6 @@ export function Uploads(props: { uploading: Uploading; ocr: boolean; known: stri
             <span class="grow" />
             {row.state === "waiting" && <small>Waiting…</small>}
             {row.state === "sending" && <small>Sending… {percent(row.share)}</small>}
-            {row.state === "reading" && <Reading index={row.index} known={props.known.includes(row.index)} />}
             {row.state === "failed" && props.ocr && !row.ocr && isScan(row.told) && (
               <button
                 class="quiet"
@@ -93,7 +92,7 @@ export function Uploads(props: { uploading: Uploading; ocr: boolean; known: stri
             )}
           </div>
           {row.state === "sending" && <progress aria-label={`Sending ${row.name}`} max={1} value={row.share} />}
-          {row.state === "reading" && <progress aria-label={`Reading ${row.name}`} />}
+          {row.state === "reading" && <Reading index={row.index} name={row.name} />}
           {row.told && <p role={row.state === "failed" ? "alert" : "status"}>{row.told}</p>}
         </li>
       ))}
@@ -101,15 +100,20 @@ export function Uploads(props: { uploading: Uploading; ocr: boolean; known: stri
   );
 }
 
-function Reading(props: { index: string; known: boolean }) {
-  const [passages, setPassages] = useState(0);
+function Reading(props: { index: string; name: string }) {
+  const [far, setFar] = useState<FilePage["reading"]>(null);
   useEffect(() => {
-    if (!props.known) return;
     const timer = setInterval(async () => {
       const page = await get<FilePage>(`/api/indexes/${encodeURIComponent(props.index)}/files?limit=1`).catch(() => null);
-      if (page?.reading) setPassages(page.reading.passages);
+      if (page?.reading) setFar(page.reading);
     }, POLL);
     return () => clearInterval(timer);
-  }, [props.index, props.known]);
-  return <small>Reading…{passages ? ` ${plural(passages, "passage")}` : ""}</small>;
+  }, [props.index]);
+  const counts = far ? [far.passages && plural(far.passages, "passage"), far.rows && plural(far.rows, "row")].filter(Boolean) : [];
+  return (
+    <>
+      <small>{["Reading…", ...counts].join(" ")}</small>
+      <progress aria-label={`Reading ${props.name}`} max={1} value={far?.share || undefined} />
+    </>
+  );
 }

@@ -50,7 +50,7 @@ export function IndexView(props: { name: string; about: About; onChange: () => v
       {!props.about.read_only && (
         <section>
           <DropFiles onFiles={(more) => uploading.add(props.name, more)} />
-          <Uploads uploading={uploading} ocr={props.about.ocr} known={[props.name]} />
+          <Uploads uploading={uploading} ocr={props.about.ocr} />
         </section>
       )}
       <section>

@@ -166,7 +166,7 @@ function Add(props: { about: About; names: string[]; onAdded: () => void }) {
           <button class="primary" type="submit" disabled={!files.length && !text.trim()}>Add</button>
         </div>
       </form>
-      <Uploads uploading={uploading} ocr={props.about.ocr} known={props.names} />
+      <Uploads uploading={uploading} ocr={props.about.ocr} />
     </section>
   );
 }

@@ -30,6 +30,7 @@ export function ModelView(props: { onChange: () => void }) {
       <h1>Model</h1>
       <section class="in-use">
         <h2>In use</h2>
+        {!data.models.length && <p>No model yet. Set your endpoint below; <code>subquest model get smollm2</code> fetches a small model that runs in the server.</p>}
         <ul class="list">
           {data.models.map((model, i) => (
             <li key={model.name}>

@@ -27,7 +27,7 @@ from .sources import Found, Source, Walk, digest, open_regular
 from .stated_versions import Stated, replaced_files, stated_in
 from .table_writer import TableWriter
 
-READERS = 4
+READERS = 5
 """Raised when readers give other text for the same files, so that these are read again."""
 
 _RECOGNISED = " ocr"
@@ -141,6 +141,8 @@ class _Run:
         self._stated = {name: from_dict(Stated, found) for name, found in store.get(writer.db, _STATED, {}).items()}
         """What files say about their own version, by name."""
         self._state = State()
+        self._reading: tuple[int, int, BinaryIO] | None = None
+        """Of the file that is being read: the bytes before it, its own, and itself."""
         self.report = Report()
 
     def ingest(self, sources: Sequence[Source], *, prune: bool) -> Report:
@@ -180,8 +182,15 @@ class _Run:
 
     def _rows_written(self, count: int) -> None:
         self._state.rows += count
-        if self._progress:
-            self._progress(self._state)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Say how far the file is read that is being read."""
+        if self._progress is None or self._reading is None:
+            return
+        before, size, file = self._reading
+        self._state.bytes = before + min(size, max(file.tell(), self._pool.at))
+        self._progress(self._state)
 
     def _find_newer(self, names: set[str]) -> None:
         self._stated = {name: one for name, one in self._stated.items() if name in names}
@@ -282,6 +291,8 @@ class _Run:
             newer = self._newer.get(account.name, "")
             self.tables.open(account.name, ready.hash)
             with ready.file as file:
+                self._pool.at = 0
+                self._reading = before, ready.found.size, file
                 try:
                     for document in self._files.documents(file, account.name, contents, ready.job, newer):
                         account.waiting += 1
@@ -289,9 +300,7 @@ class _Run:
                             first.append(document)
                         yield document
                         state.passages += 1
-                        if self._progress:
-                            state.bytes = before + min(ready.found.size, file.tell())
-                            self._progress(state)
+                        self._tell()
                     self._stated[account.name] = stated_in(first)
                     self._done(ready, contents)
                     whole = True
@@ -301,6 +310,7 @@ class _Run:
                     account.failure = str(error)
                     self._broken(account.name, str(error))
                 finally:
+                    self._reading = None
                     self.tables.close_file(whole=whole)
                     account.closed = True
         state.files += 1
