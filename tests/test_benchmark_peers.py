@@ -154,6 +154,7 @@ def test_steps_that_were_measured_are_kept(tmp_path: Path) -> None:
     found = stopped(tmp_path / "found.json", lambda so_far: "step_s" in so_far["figures"], *options)["figures"]
     assert 0 < found["steps"] < 1_000_000
     assert 0 < found["tokens"]["computed"] <= found["tokens"]["packed"]
+    assert found["tokens"]["prefilled"] > 0
     assert found["update"]["peak_share"] > 0
     assert found["update"]["least_s"] == pytest.approx(found["update"]["tflop"] / found["update"]["peak_tflop_s"])
 
