@@ -42,6 +42,15 @@ def test_header_fields_and_text_are_one_part_and_the_subject_is_the_title() -> N
     assert "Spam" not in part.text
 
 
+def test_long_header_fields_are_not_joined_to_a_sentence(tmp_path: Path) -> None:
+    sender = "Ada Kelm of the pottery at the old brickworks <ada@example.org>"
+    (tmp_path / "a.eml").write_bytes(letter(sender=sender).as_bytes())
+    with Index.build(tmp_path / "i.sq", []) as index:
+        ingest(index, [tmp_path / "a.eml"])
+        (document,) = index.documents()
+    assert document.text.splitlines()[:2] == [f"From: {sender}", "To: pottery@example.org"]
+
+
 def test_encoded_fields_and_texts_are_decoded() -> None:
     written = letter("Die Öfen sind heiß.\n", subject="Öfen", sender="Jörg Ößler <j@example.org>")
     written.set_content("Die Öfen sind heiß.\n", charset="iso-8859-1", cte="quoted-printable")

@@ -225,7 +225,10 @@ def _sentences(text: str) -> Iterator[tuple[int, str]]:
         yield start, text[start:end].rstrip()
 
 
-_BULLET = re.compile(r"\s*(?:[-*+•▪◦]\s|\(?(?:\d{1,3}|[A-Za-z])[.)]\s|[|>#]|\s{4}|\t|```|~~~|$)")
+_BULLET = re.compile(
+    r"\s*(?:[-*+•▪◦]\s|\(?(?:\d{1,3}|[A-Za-z])[.)]\s|[|>#]|\s{4}|\t|```|~~~|$|(?:From|To|Cc|Date|Sent|Subject):\s)"
+)
+"""How a line begins that does not continue the one before: an item of a list, a row, code, a field of a message."""
 
 
 def unwrapped(text: str, width: int = 45) -> str:
