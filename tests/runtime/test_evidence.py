@@ -315,3 +315,13 @@ def test_time_grows_with_the_length_of_texts_and_not_faster(unit: str) -> None:
         return time.process_time() - start
 
     assert seconds(40_000) < 10 * max(seconds(10_000), 0.03)
+
+
+def test_what_a_sentence_says_itself_counts_more_than_its_title() -> None:
+    mail = Document("m", "Bus to the Hartfeld festival", "From: Ruta Kalnina\nTo: Hanna Weiss")
+    minutes = Document(
+        "c", "minutes", "The choir sings at the festival in Hartfeld. Ruta Kalnina organises the journey."
+    )
+    question = "Who organises the journey to the Hartfeld festival?"
+    found = support_of("Ruta Kalnina", question, [Finding(question, "Ruta Kalnina", "", (mail, minutes))])
+    assert [quote.quote for quote in found.evidence if quote.states_answer] == ["Ruta Kalnina organises the journey."]

@@ -44,6 +44,7 @@ from .polarity import confirms, denies, says
 from .quoted_comparison import compared_sentences, decides_quoted
 from .relevance import Relevance, asked_of
 from .statements import (
+    FUNCTION_WORDS,
     Claim,
     Sentence,
     analysed,
@@ -60,6 +61,8 @@ from .word_forms import terms_of
 
 _SENTENCES = 50
 """Sentences of a result that are searched for; a longer result is never stated in full."""
+_OWN = 1.0
+"""What words of the task count in the sentence itself, beyond what they count there and in the title."""
 _ABOUT = 0.6
 """Share of the task's words that a sentence needs if only the title of its document states the result."""
 
@@ -307,7 +310,8 @@ class _Place(NamedTuple):
 def _best(
     finding: Finding, claim: Claim, task: frozenset[str], about: frozenset[str], relevant: _About
 ) -> _Place | None:
-    """The sentence that states a claim; of several, the one with the most words of the task and the notes."""
+    """The sentence that states a claim; of several, the one with the most words of the task and the notes, its own
+    before those of its title."""
     size = max(len(about), 1)
     entries = _entries(finding)
     best: _Place | None = None
@@ -332,7 +336,7 @@ def _best(
             overlap = len(about & sentence.words | from_title) / size
             if not states and overlap < _ABOUT:
                 continue
-            score = states + overlap + named
+            score = states + overlap + named + _OWN * len(about & sentence.words - FUNCTION_WORDS) / size
             if (best is None or score > best.score) and relevant(claim, document, sentence):
                 best = _Place(score, finding, document, sentence)
     return best

@@ -27,7 +27,7 @@ MOST = 0.6
 """Share of a sentence's words that must occur where it is stated, besides all its names and numbers."""
 NEARLY_ALL = 0.8
 """The same for a sentence without names and numbers."""
-_FUNCTION_WORDS = frozenset(word.decode() for word in STOP_WORDS["english"])
+FUNCTION_WORDS = frozenset(word.decode() for word in STOP_WORDS["english"])
 NEGATIONS = frozenset(("cannot", "neither", "never", "no", "none", "nor", "not", "without"))
 _OPENERS = frozenset(
     (
@@ -106,11 +106,11 @@ def claim_of(text: str) -> Claim:
     if len(words) > 1 and words[0] in _ARTICLES:
         del words[0]
     marked = (word for word in raw_words(text) if word != word.lower() or not word.isalpha())
-    needed = frozenset(part for word in marked for part in compared_words(word)) - _FUNCTION_WORDS - _OPENERS
+    needed = frozenset(part for word in marked for part in compared_words(word)) - FUNCTION_WORDS - _OPENERS
     kept = frozenset(words)
     return Claim(
         line=line_of(words),
-        words=kept - _FUNCTION_WORDS,
+        words=kept - FUNCTION_WORDS,
         needed=needed,
         numeric=any(map(is_number, kept)),
         short=len(words) < SHORT,
