@@ -76,7 +76,7 @@ def test_what_a_model_is_told_about_a_table(index: Index) -> None:
     assert found["staff"].described == (
         "staff: 400 rows of docs/staff.csv, line 1. Columns: row_in_file INTEGER, name TEXT (Person 0; Person 1; "
         "Person 2), site TEXT (Kelm; Brunn; Ostel), annual_pay INTEGER (£1,000; £1,001; £1,002), code TEXT (000; 001; "
-        "002), joined TEXT (2000-01-01; 2001-01-01; 2002-01-01)"
+        "002), joined DATE (2000-01-01; 2001-01-01; 2002-01-01)"
     )
     assert found["inner"].place["member"] == "inner.csv"
 
@@ -163,3 +163,38 @@ def test_decimal_commas_are_numbers(tmp_path: Path) -> None:
         total = index.tables.query("SELECT sum(price), max(price), typeof(code) FROM prices").rows
         assert [float(value) for value in total[0][:2]] == pytest.approx([1036.31, 1024.5])
         assert total[0][2] == "text"
+
+
+def test_dates_are_compared_as_dates(tmp_path: Path) -> None:
+    """However a column writes them; one that holds anything else stays as it is."""
+    rows = ("lamp,9 January 2024,17.05.2024,n/a", "pump,12 Dec 2023,01.06.2023,2024-01-01", "bolt,,3.12.2024,")
+    (tmp_path / "items.csv").write_text("Item,Bought,Checked,Sold\n" + "\n".join(rows), encoding="utf-8")
+    with Index.build(tmp_path / "i.sq", []) as index:
+        ingest(index, [tmp_path / "items.csv"])
+        (table,) = index.tables.all()
+        assert [column.type for column in table.columns[1:]] == ["TEXT", "DATE", "DATE", "TEXT"]
+        assert table.columns[2].samples == ("2024-01-09", "2023-12-12")
+        assert only(index, "SELECT item FROM items WHERE bought IS NOT NULL ORDER BY bought LIMIT 1") == "pump"
+        assert only(index, "SELECT count(*) FROM items WHERE checked BETWEEN '2024-01-01' AND '2024-12-31'") == "2"
+        assert only(index, "SELECT julianday(checked) - julianday(bought) FROM items WHERE item = 'lamp'") == "129.0"
+        assert index.verify() == []
+
+
+def test_arithmetic_needs_no_table(tmp_path: Path) -> None:
+    with Index.build(tmp_path / "plain.sq", []) as made:
+        assert only(made, "SELECT 6 * 90 * 9.5") == "5130.0"
+    assert tables.compute("SELECT date('2026-05-01', '-60 days')").rows == (("2026-03-02",),)
+    for sql, reason in (("SELECT load_extension('x')", "only SELECT"), ("DROP TABLE t", "only SELECT"), ("", "empty")):
+        with pytest.raises(DataError, match=reason):
+            tables.compute(sql)
+
+
+def test_a_table_is_not_named_twice_by_its_file_and_its_heading(tmp_path: Path) -> None:
+    docs = put(tmp_path / "docs", {"asset-register.md": "# Asset register\n\n| a | b |\n|---|---|\n| x | 1 |\n"})
+    with Index.build(tmp_path / "i.sq", []) as index:
+        ingest(index, [docs])
+        fixed = index.tables.unchanging()
+        assert [table.name for table in fixed.all()] == ["asset_register"]
+        put(docs, {"more.csv": "c,d\ny,2\n"})
+        ingest(index, [docs])
+        assert (len(fixed.all()), len(index.tables.all())) == (1, 2)

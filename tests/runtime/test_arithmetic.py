@@ -12,6 +12,8 @@ from subquest.runtime.arithmetic import follows
         ("54200", ["3200", "51,000 people"]),
         ("1500 mg", ["500 mg", "three"]),
         ("64", ["21 August 1796", "17 August 1861"]),  # before the birthday
+        ("129 days", ["9 January 2024", "It closed on May 17, 2024."]),
+        ("129", ["from 2024-01-09 to 2024-05-17"]),
         ("26.7", ["4", "15"]),  # percent
         ("20.6", ["34", "41"]),  # growth in percent
         ("6", ["4", "6", "8"]),  # mean
@@ -33,6 +35,7 @@ def test_a_number_that_follows(answer: str, sources: list[str]) -> None:
         ("54300", ["3200", "51,000"]),
         ("4.12 km", ["412 metres"]),
         ("412 kg", ["0.412 kilometres"]),  # another dimension
+        ("48", ["9 January 2024", "17 May 2024"]),
         ("7", []),
     ],
 )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
-from subquest.record import Episode
+from subquest.record import Document, Episode
 from subquest.retrieval import Index
 from subquest.retrieval.ingest import ingest
-from subquest.runtime.table_queries import described
+from subquest.runtime.table_queries import described, only_computes
 from subquest.systems.baselines.react_tools import ReActTools
 from subquest.systems.coda import CoDA
 from subquest.systems.hira import HiRA
@@ -45,10 +46,7 @@ def test_an_executor_counts_all_rows_and_cites_the_file(index: Index) -> None:
     assert counted == "<documents>people: 31</documents>"
     (code,) = [e for e in episode.events if e.kind == "code"]
     assert (code.data["source"], code.data["output"], code.data["error"]) == (SQL, "people: 31", "")
-    assert [(e.quote, e.place["file"]) for e in episode.evidence] == [
-        (SQL, "docs/staff.csv"),
-        ("people: 31", "docs/staff.csv"),
-    ]
+    assert [(e.quote, e.place["file"]) for e in episode.evidence] == [(f"{SQL} gives people: 31", "docs/staff.csv")]
     assert episode.supported
     assert episode.errors == ()
 
@@ -99,6 +97,73 @@ def test_a_model_of_the_compact_prompts_is_not_told(index: Index) -> None:
     script = {"planner": [f"<task>{QUESTION}</task>", "<answer>31</answer>"], "executor": ["<result>31</result>"]}
     episode = CoDA(ScriptedEngine(script), index, prompts="compact").ask(QUESTION)
     assert "SQL" not in episode.by_role("executor")[0].segments[0].text
+
+
+@pytest.mark.parametrize(
+    ("task", "computes"),
+    [
+        ("How many days lie between 9 January 2024 and 17 May 2024?", True),
+        ("How much is 6 × 90 × £9.50?", True),
+        ("What do €15,805 and €1,440 come to together?", True),
+        ("Which date is 60 days before 2026-05-01?", True),
+        ("How many orders did Ada Quill place between 9 January 2024 and 17 May 2024?", False),
+        ("When was the item KVT-E17 bought?", False),
+        ("How high is the tower that opened on 9 January 2024?", False),
+    ],
+)
+def test_a_task_that_only_computes(task: str, computes: bool) -> None:
+    assert only_computes(task) is computes
+
+
+def computed(index: Index | None, *turns: str) -> Episode:
+    """Two results, then their difference."""
+    script = {
+        "planner": [
+            "<task>What did the lamp of Kelm cost?</task><task>What did the pump of Kelm cost?</task>",
+            "<task>How much is £15,805 - £1,440?</task>",
+            "<answer>£14,365</answer>",
+        ],
+        "executor": [
+            "<search>the lamp of Kelm</search>", "<search>the pump of Kelm</search>",
+            "<result>The lamp of Kelm cost £15,805.</result>", "<result>The pump of Kelm cost £1,440.</result>", *turns,
+        ],
+    }  # fmt: skip
+    question = "By how much was the lamp of Kelm dearer than the pump of Kelm?"
+    return CoDA(ScriptedEngine(script), index, prompts="full").ask(question)
+
+
+def test_an_executor_computes_without_tables(tmp_path: Path) -> None:
+    """And the answer is supported because it follows from what the others found."""
+    told = [
+        Document("1", "Lamps", "The lamp of Kelm cost £15,805."),
+        Document("2", "Pumps", "The pump of Kelm cost £1,440."),
+    ]
+    with Index.build(tmp_path / "plain.sq", told) as plain:
+        episode = computed(plain, "<sql>SELECT 15805 - 1440</sql>", "<result>£15,805 - £1,440 = £14,365</result>")
+    *others, last = episode.by_role("executor")
+    assert "SELECT 6 * 9.5" in last.segments[-4].text
+    assert not any("<sql>" in s.text for t in others for s in t.segments)
+    assert [s.text for s in last.segments if s.kind == "env"] == ["<documents>15805 - 1440: 14365</documents>"]
+    assert episode.supported
+    assert {e.title for e in episode.evidence} == {"Lamps", "Pumps"}
+
+
+def test_dates_of_a_query_are_quoted_as_answers_have_them(tmp_path: Path) -> None:
+    days = [date(2023, 1, 1) + timedelta(n) for n in range(516)]
+    rows = "".join(f"Item {n},{day.day} {day:%B} {day.year}\n" for n, day in enumerate(days))
+    sql = "SELECT max(bought) FROM items"
+    turns = (
+        "<search>Item 7</search>",
+        f"<sql>{sql}</sql>",
+        "<result>The last item was bought on 30 May 2024.</result>",
+    )
+    with Index.build(tmp_path / "docs.sq", []) as made:
+        ingest(made, [put(tmp_path / "docs", {"items.csv": f"Item,Bought\n{rows}"})])
+        task = "<task>When was the last item bought?</task>"
+        engine = ScriptedEngine({"planner": [task, "<answer>30 May 2024</answer>"], "executor": [*turns]})
+        episode = CoDA(engine, made, prompts="full").ask("When was the last item bought?")
+    assert episode.supported
+    assert [e.quote for e in episode.evidence] == [f"{sql} gives max(bought): 2024-05-30 (30 May 2024)"]
 
 
 def test_tool_systems_query_too(index: Index) -> None:

@@ -40,7 +40,7 @@ from .prompt_files import COMPACT, FULL
 
 ONLY_COMPACT = {"zerosearch"}
 """Systems whose prompts are for a model of their own."""
-ONLY_FULL = {"repeated", "coda/executor_read"}
+ONLY_FULL = {"repeated", "coda/executor_compute", "coda/executor_read"}
 """What adapters learnt to do without."""
 GIVEN = {"date"}
 """Fields that the code gives and only full prompts use."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Sequence
+from datetime import date
 from statistics import median
 
 LOOK = 20
@@ -13,6 +15,14 @@ _NUMBER = re.compile(r"[-+−]?[£$€¥]?[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\
 _COMMA_NUMBER = re.compile(r"[-+−]?(?:[£$€¥] ?)?[-+−]?(?:\d{1,3}(?:\.\d{3})+|0|[1-9]\d*)(?:,\d+)?(?: ?[%€£])?$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d\d")
 _YEAR = re.compile(r"(?:19|20)\d\d$")
+_MONTHS = {name[:3].lower(): number for number, name in enumerate(calendar.month_name) if name}
+_MONTH = "|".join(name for names in (calendar.month_name, calendar.month_abbr) for name in names if name)
+_WRITTEN_DATE = re.compile(
+    rf"(?P<y>\d{{4}})-(?P<m>\d\d)-(?P<d>\d\d)|(?P<d2>\d{{1,2}})\.(?P<m2>\d{{1,2}})\.(?P<y2>\d{{4}})"
+    rf"|(?P<d3>\d{{1,2}})(?:st|nd|rd|th)? (?P<m3>{_MONTH})\.?,? (?P<y3>\d{{4}})"
+    rf"|(?P<m4>{_MONTH})\.? (?P<d4>\d{{1,2}})(?:st|nd|rd|th)?,? (?P<y4>\d{{4}})",
+    re.IGNORECASE,
+)
 _SIGNS = str.maketrans({"−": "-", **dict.fromkeys("£$€¥%,+", "")})
 
 
@@ -30,6 +40,30 @@ def number_in(cell: str) -> int | float | None:
 def is_comma_number(cell: str) -> bool:
     """Whether a cell is a number as much of Europe writes it: `8,81`, `1.234,50`, `12`."""
     return bool(_COMMA_NUMBER.match(cell))
+
+
+def date_in(cell: str) -> str | None:
+    """The date that a cell is, as `2024-05-17`: `17 May 2024`, `May 17, 2024`, `17.05.2024`. None for anything else,
+    and where day and month cannot be told apart (`05/04/2024`)."""
+    match = _WRITTEN_DATE.fullmatch(cell) if cell[-1:].isdigit() else None
+    if match is None:
+        return None
+    year, month, day = (next(v for k, v in match.groupdict().items() if v and k[0] == part) for part in "ymd")
+    try:
+        return date(int(year), int(month) if month.isdigit() else _MONTHS[month[:3].lower()], int(day)).isoformat()
+    except ValueError:
+        return None
+
+
+def same_value(one: str, other: str) -> bool:
+    """Whether two cells say the same: the same date, number or words, however they are written."""
+
+    def value(cell: str) -> str | float:
+        cell = cell.strip()
+        number = number_in(cell)
+        return date_in(cell) or (float(number) if number is not None else " ".join(cell.casefold().split()))
+
+    return value(one) == value(other)
 
 
 def header_of(rows: Sequence[Sequence[str]]) -> int | None:

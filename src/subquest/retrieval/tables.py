@@ -52,10 +52,11 @@ class Column(NamedTuple):
     name: str
     """As queries write it."""
     type: str
+    """INTEGER, REAL, DATE (text such as `2024-05-17`) or TEXT."""
     label: str
     """As the file has it."""
     samples: tuple[str, ...]
-    """Some of its values, as the file has them."""
+    """Some of its values: dates as queries find them, others as the file has them."""
 
 
 class Table(NamedTuple):
@@ -120,12 +121,21 @@ class Tables:
         self._path = folder / FILE
         self._store = store
         self._files_about = files_about
+        self._known: list[Table] | None = None
+
+    def unchanging(self) -> Tables:
+        """The same tables, listed once: for an index that nobody changes meanwhile."""
+        same = Tables(self._path.parent, self._store, self._files_about)
+        same._known = self.all()
+        return same
 
     def __bool__(self) -> bool:
         return bool(self.all())
 
     def all(self) -> list[Table]:
         """Every table, in the order in which they were read."""
+        if self._known is not None:
+            return self._known
         if not self._path.exists():
             return []
         current = set(self._store().execute("SELECT name, hash FROM files WHERE hash IS NOT NULL"))
@@ -168,16 +178,10 @@ class Tables:
 
     def query(self, sql: str) -> Result:
         """Run one SELECT. Raises DataError with the reason where that is impossible."""
-        sql = re.sub(r"^\s*```\w*|```\s*$", "", sql).strip().rstrip(";").strip()
-        if not sql:
-            raise DataError("the query is empty")
-        if len(sql) > _LONGEST:
-            raise DataError(f"the query has {len(sql):,} characters; at most {_LONGEST:,} are allowed")
-        if not re.match(r"(?:select|with|values)\b", sql, re.IGNORECASE):
-            raise DataError("only SELECT is allowed")
         tables = self.all()
         if not tables:
-            raise DataError("the index has no tables")
+            return compute(sql)
+        sql = _one_query(sql)
         lowered = sql.casefold()
         named = tuple(table for table in tables if re.search(rf"\b{re.escape(table.name)}\b", lowered))
         with self._connected() as db:
@@ -185,18 +189,7 @@ class Tables:
                 db.execute(f"CREATE TEMP VIEW {quoted(table.name)} AS SELECT * FROM t{table.number}")
             if re.search(rf"\b{LISTED}\b", lowered):
                 _list(db, tables)
-            _confine(db)
-            try:
-                cursor = db.execute(sql)
-                columns = tuple(str(column[0]) for column in cursor.description)
-                rows = cursor.fetchmany(SHOWN)
-                count = len(rows)
-                while count < COUNTED and (more := cursor.fetchmany(min(1000, COUNTED - count))):
-                    count += len(more)
-            except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-                raise DataError(_reason(error, [table.name for table in tables])) from None
-        shown = tuple(tuple("" if value is None else str(value)[:_VALUE] for value in row) for row in rows)
-        return Result(columns, shown, count, named)
+            return _result(db, sql, named, [table.name for table in tables])
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -213,6 +206,39 @@ class Tables:
             raise DataError(f"{self._path} cannot be read ({error}); rebuild the index from its source") from None
         with contextlib.closing(db):
             yield db
+
+
+def compute(sql: str) -> Result:
+    """Run one SELECT over no tables: arithmetic and dates. Raises DataError as `Tables.query` does."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        return _result(db, _one_query(sql), (), ())
+
+
+def _one_query(sql: str) -> str:
+    sql = re.sub(r"^\s*```\w*|```\s*$", "", sql).strip().rstrip(";").strip()
+    if not sql:
+        raise DataError("the query is empty")
+    if len(sql) > _LONGEST:
+        raise DataError(f"the query has {len(sql):,} characters; at most {_LONGEST:,} are allowed")
+    if not re.match(r"(?:select|with|values)\b", sql, re.IGNORECASE):
+        raise DataError("only SELECT is allowed")
+    return sql
+
+
+def _result(db: sqlite3.Connection, sql: str, named: tuple[Table, ...], names: Sequence[str]) -> Result:
+    """What a query gives within the limits; `names` are those of all tables."""
+    _confine(db)
+    try:
+        cursor = db.execute(sql)
+        columns = tuple(str(column[0]) for column in cursor.description)
+        rows = cursor.fetchmany(SHOWN)
+        count = len(rows)
+        while count < COUNTED and (more := cursor.fetchmany(min(1000, COUNTED - count))):
+            count += len(more)
+    except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+        raise DataError(_reason(error, names)) from None
+    shown = tuple(tuple("" if value is None else str(value)[:_VALUE] for value in row) for row in rows)
+    return Result(columns, shown, count, named)
 
 
 def _beginnings(text: str) -> set[str]:
@@ -255,7 +281,8 @@ def _plain_name(place: Mapping[str, Any]) -> str:
     """The name of a table: its file, and its sheet or the last heading above it."""
     stem = PurePosixPath(str(place.get("member", place["file"]))).name.split(".")[0]
     inner = place.get("sheet") or str(place.get("section", "")).rpartition(" > ")[2]
-    return identifier(f"{stem} {inner}" if inner else stem, "table_1")
+    repeated = not inner or identifier(inner, "") == identifier(stem, "")
+    return identifier(stem if repeated else f"{stem} {inner}", "table_1")
 
 
 def _list(db: sqlite3.Connection, tables: Sequence[Table]) -> None:
@@ -288,6 +315,8 @@ def _reason(error: Exception, names: Sequence[str]) -> str:
     message = str(error)
     if message == "interrupted":
         return f"the query takes longer than {SECONDS:g} seconds"
+    if "no such table" in message and not names:
+        return f"{message}; the index has no tables"
     if "no such table" in message:
         listed = ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
         return f"{message}; the tables are: {listed}"

@@ -1,9 +1,13 @@
-"""Whether a number follows from others by one step: a sum, a difference, a product, a share, a mean, another unit."""
+"""Whether a number follows from others by one step: a sum, a difference, a product, a share, a mean, another unit, the
+days between two dates."""
 
 from __future__ import annotations
 
+import calendar
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
+from datetime import date
 from itertools import combinations, permutations
 
 from .normalization import compared_words, is_number
@@ -30,6 +34,9 @@ _UNITS: dict[str, tuple[str, float]] = {
 }
 IN_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_MONTHS = [name.lower() for name in calendar.month_name if name]
+_MONTH = f"({'|'.join(_MONTHS)})"
+_DATE = re.compile(rf"\b(\d{{4}}) -(\d\d) -(\d\d)\b|\b(\d\d?) {_MONTH} (\d{{4}})\b|\b{_MONTH} (\d\d?) (\d{{4}})\b")
 
 
 def follows(number: str, text: str, sources: Sequence[str]) -> bool:
@@ -45,11 +52,13 @@ def follows(number: str, text: str, sources: Sequence[str]) -> bool:
     converted = [(found, one) for found, one in known if one and unit and one != unit]
     dates = [found for found in map(_year_of_date, sources) if found]
     ages = [abs(a - b) - 1.0 for a, b in combinations(dates, 2)]  # before the birthday
+    days = [float(abs((a - b).days)) for a, b in combinations([d for s in sources for d in _dates(s)][:MOST], 2)]
     return any(
         abs(candidate - value) <= slack
         for candidate in (
             *_combined(values),
             *ages,
+            *days,
             *(c for found, one in converted for c in _converted(found, one, unit)),
         )
     )
@@ -60,6 +69,18 @@ def _year_of_date(text: str) -> int:
     numbers = [word for word in compared_words(text) if is_number(word)]
     years = [int(word) for word in numbers if len(word) == 4 and word.isdigit()]
     return years[0] if len(years) == 1 and len(numbers) > 1 else 0
+
+
+def _dates(text: str) -> Iterator[date]:
+    """The days that a text names."""
+    for match in _DATE.finditer(" ".join(compared_words(text))):
+        year, month, day = (
+            match[1] or match[6] or match[9],
+            match[2] or match[5] or match[7],
+            match[3] or match[4] or match[8],
+        )
+        with contextlib.suppress(ValueError):
+            yield date(int(year), int(month) if month.isdigit() else _MONTHS.index(month) + 1, int(day))
 
 
 def _combined(values: Sequence[float]) -> Iterator[float]:

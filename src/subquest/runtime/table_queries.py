@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 from ..engine import Message
@@ -17,6 +20,8 @@ from ..engine.actions import Action
 from ..errors import DataError
 from ..protocol import fence
 from ..record import Document, Hit, Usage
+from ..retrieval.tables import compute
+from .normalization import CALENDAR
 from .prompts import Prompts
 from .table_rows import is_row
 
@@ -28,11 +33,26 @@ if TYPE_CHECKING:
 SQL = Action(
     "sql", "Run one SQL query (SELECT) over all rows of the tables; its rows come back.", "query", "SQL for SQLite"
 )
+_MONTH = "|".join(sorted(CALENDAR))
+_DATE = rf"(?:\d{{1,2}} (?:{_MONTH})|(?:{_MONTH}) \d{{1,2}},?) \d{{4}}|\d{{4}}-\d\d-\d\d"
+_QUANTITY = re.compile(rf"(?<![\w-])(?:{_DATE}|\d[\d,.]*)", re.IGNORECASE)
+"""A date or a number, but no code such as `KVT-C17`."""
+_NAME = re.compile(r"(?<!\w)[A-Z]\w[\w-]*")
+_ISO_DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 _BESIDE = 2
 """How many tables are described beside documents."""
+_ONE_LINE = 500
+"""Characters of a query and its result that are one quote."""
 _TABLES = 12
 _CHARACTERS = 4000
 """How many tables are described in a prompt, and in how many characters; the others can be listed by a query."""
+
+
+def only_computes(task: str) -> bool:
+    """Whether a task gives two or more numbers or dates and names nothing that would have to be looked up."""
+    rest = _QUANTITY.sub(" ", task)
+    names = [word for word in _NAME.findall(rest[1:]) if word.casefold() not in CALENDAR]
+    return len(_QUANTITY.findall(task)) > 1 and not names
 
 
 def tables_of(search: Search | None) -> Tables | None:
@@ -101,11 +121,8 @@ async def query(context: Context, search: Search | None, sql: str) -> str:
     context.usage += Usage(tool_calls=1)
     emit = functools.partial(context.run.events.emit, "code", context.id, source=sql)
     tables = tables_of(search)
-    if tables is None:
-        emit(output="", error="the index has no tables")
-        return "The query failed: the index has no tables"
     try:
-        result = await asyncio.to_thread(tables.query, sql)
+        result = await asyncio.to_thread(tables.query if tables is not None else compute, sql)
     except DataError as error:
         emit(output="", error=str(error))
         return f"The query failed: {error}"
@@ -116,9 +133,24 @@ async def query(context: Context, search: Search | None, sql: str) -> str:
     return result.text
 
 
+def _in_words(found: re.Match[str]) -> str:
+    """A date with its month in words after it, as answers have it."""
+    try:
+        day = date.fromisoformat(found[0])
+    except ValueError:
+        return found[0]
+    return f"{found[0]} ({day.day} {day:%B} {day.year})"
+
+
 def _documents(result: Result, sql: str) -> list[Document]:
-    """The result as a document of each file that it comes from."""
-    text = f"{' '.join(sql.split())}\n{result.text}"
+    """The result as a document of each file that it comes from; a short one is one line, quoted with its query."""
+    asked = " ".join(sql.split())
+    given = _ISO_DATE.sub(_in_words, result.text)
+    text = f"{asked} gives {given.replace(chr(10), ' | ')}"
+    if len(text) > _ONE_LINE:
+        text = f"{asked}\n{given}"
+    key = hashlib.sha256(asked.encode()).hexdigest()[:8]  # several queries read one table
     return [
-        Document(f"{table.place['file']}#{table.name}", table.name, text, dict(table.place)) for table in result.tables
+        Document(f"{table.place['file']}#{table.name}-{key}", table.name, text, {**table.place, "tool": SQL.name})
+        for table in result.tables
     ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import checksums
 from ...errors import SearchError
-from ...readers.columns import is_comma_number, number_in
+from ...readers.columns import date_in, is_comma_number, number_in
 from ..tables import FILE, Column, identifier, quoted, unique
 
 _BATCH = 1000
@@ -151,6 +151,8 @@ class _Open:
         """int or float while all values are numbers, None once one is not."""
         self._commas = [True] * len(labels)
         """Whether all values are numbers if a comma comes before the decimals."""
+        self._dates = [True] * len(labels)
+        """Whether all values are dates."""
         self._samples: list[list[str]] = [[] for _ in labels]
         self._waiting: list[list[Any]] = []
         self._rows = 0
@@ -168,6 +170,7 @@ class _Open:
                 found = number_in(cell)
                 self._kinds[at] = None if found is None else float if isinstance(found, float) else self._kinds[at]
             self._commas[at] = self._commas[at] and is_comma_number(cell)
+            self._dates[at] = self._dates[at] and date_in(cell) is not None
             samples = self._samples[at]
             if len(samples) < _SAMPLES and cell not in samples:
                 samples.append(cell[:60])
@@ -194,6 +197,11 @@ class _Open:
         types = ["TEXT" if kind is None else "INTEGER" if kind is int else "REAL" for kind in kinds]
         if any(kinds):
             self._convert(types, commas)
+        for at, (dates, samples) in enumerate(zip(self._dates, self._samples, strict=True)):
+            if dates and samples:
+                types[at] = "DATE"
+                self._samples[at] = [date_in(sample) or "" for sample in samples]
+                self._convert_dates(self._names[at])
         columns = [Column(_ROW, "INTEGER", "", ())]
         columns += map(Column, self._names, types, self._labels, map(tuple, self._samples))
         self._db.execute(
@@ -217,3 +225,8 @@ class _Open:
         self._db.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
         self._db.execute(f"INSERT INTO {table} SELECT {', '.join(values)} FROM {table}_text")
         self._db.execute(f"DROP TABLE {table}_text")
+
+    def _convert_dates(self, name: str) -> None:
+        """Dates of a column in the one form that sorts and that SQLite's functions read."""
+        self._db.create_function("written_date", 1, lambda cell: cell and date_in(cell), deterministic=True)
+        self._db.execute(f"UPDATE t{self._number} SET {quoted(name)} = written_date({quoted(name)})")

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...engine import Message
 from ...engine.actions import Action
 from ...errors import EngineError, OutsideError, SearchError
 from ...limits import Limits
@@ -28,7 +29,7 @@ from ...runtime.given_tools import CALLS
 from ...runtime.rendering import cut_to_tokens
 from ...runtime.run import Answer, Run
 from ...runtime.system import System
-from ...runtime.table_queries import SQL, query, tables_of, told_with
+from ...runtime.table_queries import SQL, only_computes, query, tables_of, told_with
 from ...runtime.turn import Turn, confidence
 
 TASK = Action("task", "Hand one self-contained sub-task to an executor; its result comes back.", "task")
@@ -133,6 +134,10 @@ class CoDA(System[CoDASettings]):
         nested = level < self.settings.depth
         prompt = f"executor{'_nested' * nested}{'_no_refine' * (not self.settings.refine)}"
         opening = self.prompts.messages(prompt, task=task)
+        computes = only_computes(task)
+        if computes and self.prompts.has("executor_compute"):
+            asked = opening[-1].content
+            opening[-1] = Message("user", f"{asked}\n{self.prompts.text('executor_compute')}")
         if run.tools:
             engine = self.setup("executor").engine
             opening = run.tools.told(opening, self.prompts, engine, self.tool_form, task, searches=run.has_search)
@@ -156,7 +161,8 @@ class CoDA(System[CoDASettings]):
         except EngineError as error:
             run.fail("engine", error, executor)
             result, stop_reason = "", "failed"
-        findings.append(Finding(task, result, _refined(executor), executor.documents, executor.id))
+        aside = computes and not executor.documents  # the answer must follow from what others found
+        findings.append(Finding(task, result, _refined(executor), executor.documents, executor.id, aside=aside))
         result = result or "No result was found."
         await executor.close(stop_reason, result)
         run.events.emit("result", executor.id, result=result, forced=executor.forced)
