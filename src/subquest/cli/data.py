@@ -218,7 +218,12 @@ def _organisations(args: argparse.Namespace) -> int:
     for split, some in splits.items():
         if some:
             made = write_split(some, args.out / split, split)
-            found = {"questions": len(made.questions), "passages": len(made.passages), "left_out": dict(made.left_out)}
+            found = {
+                "questions": len(made.questions),
+                "passages": len(made.passages),
+                "added": dict(made.added),
+                "left_out": dict(made.left_out),
+            }
             report[split] = found
             print(f"{args.out / split}: {found['questions']} questions, {found['passages']} passages", file=sys.stderr)
     if args.json:

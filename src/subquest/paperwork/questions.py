@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import NamedTuple
 
 from ..codec import Record
@@ -24,6 +24,17 @@ UNKNOWN = "unknown"
 _KIND_WORD = re.compile(r"(?:the )?\b(?:contract|item|incident|case) \{s\}|the \{s\} team")
 
 
+class TableQuery(Record):
+    """A step that a query over a whole table answers."""
+
+    file: str
+    """The table's, among the papers."""
+    sql: str
+    """With `{table}` for the name that an index gives it."""
+    rows: tuple[str, ...]
+    """The first cells of the rows that it is about."""
+
+
 class Asked(Record):
     """A question before it is worded: what it asks, and how it is answered."""
 
@@ -40,9 +51,13 @@ class Asked(Record):
     """Names that its wording must keep."""
     plain: str = ""
     """The wording by code, where a model's replaced it."""
+    queries: Mapping[str, TableQuery] = {}
+    """By step (from 1), the query over a table that it needs."""
+    rows: Mapping[str, tuple[str, str]] = {}
+    """By step (from 1), the file and first cell of the row of a register that answers it."""
 
 
-class _Path(NamedTuple):
+class Path(NamedTuple):
     """A way through the facts."""
 
     phrase: str
@@ -80,9 +95,10 @@ class Drafter:
     def __init__(self, facts: Facts, stream: RandomStream) -> None:
         self.facts, self.stream = facts, stream
 
-    def questions(self, counts: Mapping[str, int]) -> Iterator[Asked]:
-        """That many of each type, as far as the facts give them; no two alike."""
-        makers: dict[str, Callable[[], Asked | None]] = {
+    @property
+    def makers(self) -> dict[str, Callable[[], Asked | None]]:
+        """What draws a question, by type."""
+        return {
             "single": lambda: self.chain(1),
             "bridge-2": lambda: self.chain(2),
             "bridge-3": lambda: self.chain(3),
@@ -96,6 +112,10 @@ class Drafter:
             "count": lambda: self.listing(counted=True),
             "unanswerable": self.unanswerable,
         }
+
+    def questions(self, counts: Mapping[str, int]) -> Iterator[Asked]:
+        """That many of each type, as far as the facts give them; no two alike."""
+        makers = self.makers
         seen: set[str] = set()
         for kind, count in counts.items():
             for _ in range(count):
@@ -106,9 +126,9 @@ class Drafter:
                         yield made
                         break
 
-    def start(self) -> _Path:
+    def start(self) -> Path:
         name = self.stream.pick(self.facts.organisation.of_kind(self.stream.pick(STARTS)))
-        return _Path(self.described(name), name, self.facts.kinds[name], name)
+        return Path(self.described(name), name, self.facts.kinds[name], name)
 
     def described(self, name: str) -> str:
         """A policy that has a newer version is meant by its number; the others are current."""
@@ -119,27 +139,27 @@ class Drafter:
         current = version == "version 2" or f"version 2 of {policy}" not in names
         return f"the current version of {policy}" if current else name
 
-    def hop(self, path: _Path, value: Sequence[str] = ()) -> _Path | None:
+    def hop(self, path: Path, value: Sequence[str] = ()) -> Path | None:
         """One step further; to a value of these kinds, if they are given."""
-        ways: list[_Path] = []
+        ways: list[Path] = []
         for relation in of_kind(path.kind):
             fact = self.facts.stated.get((path.end, relation.name))
             if fact is not None and (relation.value in value if value else relation.value in (*STARTS, "team")):
-                ways.append(_further(path, relation, fact.value, (fact,), relation.noun, relation.question))
+                ways.append(further(path, relation, fact.value, (fact,), relation.noun, relation.question))
         for relation in () if value else RELATIONS.values():
             if relation.value == path.kind and relation.inverse:
                 ways += self._backwards(path, relation)
         ways = [w for w in ways if w.end not in (*path.seen, path.name)]
         return self.stream.pick(ways) if ways else None
 
-    def _backwards(self, path: _Path, relation: Relation) -> Iterator[_Path]:
+    def _backwards(self, path: Path, relation: Relation) -> Iterator[Path]:
         found = self.facts.by_value[relation.subject, relation.name, path.end]
         if _is_list(relation):
             yield from self._one_of_kind(path, found) if relation.subject == "equipment" else ()
         elif len(found) == 1 and (found[0].subject, relation.name) in self.facts.stated:
-            yield _further(path, relation, found[0].subject, found, relation.inverse, relation.inverse_question)
+            yield further(path, relation, found[0].subject, found, relation.inverse, relation.inverse_question)
 
-    def _one_of_kind(self, path: _Path, found: Sequence[Fact]) -> Iterator[_Path]:
+    def _one_of_kind(self, path: Path, found: Sequence[Fact]) -> Iterator[Path]:
         """The van at a site, where it has one van."""
         kinds: defaultdict[str, list[Fact]] = defaultdict(list)
         for fact in found:
@@ -155,12 +175,12 @@ class Drafter:
                 way = "kept at" if facts[0].relation == "site" else "supplied by"
                 verb = "is kept at {s}" if facts[0].relation == "site" else "was supplied by {s}"
                 relation = RELATIONS["equipment", facts[0].relation]
-                yield _further(
+                yield further(
                     path, relation, facts[0].subject, facts, f"the {kind} {way} {{s}}", f"Which {kind} {verb}?"
                 )
 
-    def walk(self, hops: int) -> _Path | None:
-        path: _Path | None = self.start()
+    def walk(self, hops: int) -> Path | None:
+        path: Path | None = self.start()
         for _ in range(hops):
             path = self.hop(path) if path else None
         return path
@@ -175,7 +195,7 @@ class Drafter:
             return None
         kind = "single" if hops == 1 else "bridge"
         made = Asked(last.question, kind, (last.end,), last.steps, last.needs, names=(last.name,))
-        return made if _is_fair(made) else None
+        return made if is_fair(made) else None
 
     def measured(self, kinds: Sequence[str] = MEASURES) -> tuple[Relation, Fact, Fact] | None:
         """Two values of a relation that can be compared."""
@@ -188,23 +208,23 @@ class Drafter:
         one, two = self.stream.sample(found, 2)
         return relation, one, two
 
-    def pair(self, kinds: Sequence[str] = MEASURES) -> tuple[Relation, list[_Path]] | None:
+    def pair(self, kinds: Sequence[str] = MEASURES) -> tuple[Relation, list[Path]] | None:
         """Two things, each with a value that can be compared, now and then reached over a step."""
         found = self.measured(kinds)
         if found is None:
             return None
         relation, *facts = found
-        paths: list[_Path] = []
+        paths: list[Path] = []
         for fact in facts:
-            path = _Path(self.described(fact.subject), fact.subject, fact.kind, fact.subject)
+            path = Path(self.described(fact.subject), fact.subject, fact.kind, fact.subject)
             if self.stream.chance(0.35):
                 path = self.towards(fact) or path
             number = sum(len(p.steps) for p in paths)
             path = _numbered(path, number)
-            paths.append(_further(path, relation, fact.value, (fact,), relation.noun, relation.question, number))
+            paths.append(further(path, relation, fact.value, (fact,), relation.noun, relation.question, number))
         return relation, paths
 
-    def towards(self, fact: Fact) -> _Path | None:
+    def towards(self, fact: Fact) -> Path | None:
         """A path of one step that ends at the subject of a fact."""
         for _ in range(ATTEMPTS):
             path = self.walk(1)
@@ -223,7 +243,7 @@ class Drafter:
         answers = (one.seen[-1], two.seen[-1])
         text = f"Which has the {which} value for '{relation.name}': {one.owner} or {two.owner}?"
         operation = ("pick", len(one.steps), len(one.steps) + len(two.steps), "max" if most else "min", *answers)
-        return self._of_pair(text, "comparison", answers[0] if (a > b) == most else answers[1], one, two, operation)
+        return self.of_pair(text, "comparison", answers[0] if (a > b) == most else answers[1], one, two, operation)
 
     def yes_no(self) -> Asked | None:
         found = self.pair()
@@ -233,7 +253,7 @@ class Drafter:
         word = "earlier" if relation.value == "date" else "lower"
         answer = "yes" if measure(one.end) < measure(two.end) else "no"
         operation = ("order", len(one.steps), len(one.steps) + len(two.steps))
-        return self._of_pair(f"Is {one.phrase} {word} than {two.phrase}?", "comparison", answer, one, two, operation)
+        return self.of_pair(f"Is {one.phrase} {word} than {two.phrase}?", "comparison", answer, one, two, operation)
 
     def same(self) -> Asked | None:
         relation = self.stream.pick([r for r in RELATIONS.values() if r.value in ("site", "team", "supplier")])
@@ -242,11 +262,11 @@ class Drafter:
             return None
         paths = []
         for number, fact in enumerate(self.stream.sample(facts, 2)):
-            path = _Path(self.described(fact.subject), fact.subject, fact.kind, fact.subject)
-            paths.append(_further(path, relation, fact.value, (fact,), relation.noun, relation.question, number))
+            path = Path(self.described(fact.subject), fact.subject, fact.kind, fact.subject)
+            paths.append(further(path, relation, fact.value, (fact,), relation.noun, relation.question, number))
         one, two = paths
         text = f"Is {one.phrase} the same as {two.phrase}?"
-        return self._of_pair(text, "comparison", "yes" if one.end == two.end else "no", one, two, ("same", 1, 2))
+        return self.of_pair(text, "comparison", "yes" if one.end == two.end else "no", one, two, ("same", 1, 2))
 
     def total(self) -> Asked | None:
         found = self.pair(("money",))
@@ -255,7 +275,7 @@ class Drafter:
         one, two = found[1]
         answer = f"{one.end[0]}{measure(one.end) + measure(two.end):,.0f}"
         operation = ("sum", len(one.steps), len(one.steps) + len(two.steps))
-        return self._of_pair(
+        return self.of_pair(
             f"What do {one.phrase} and {two.phrase} come to together?", "sum", answer, one, two, operation
         )
 
@@ -268,17 +288,17 @@ class Drafter:
             one, two = _numbered(one, -len(two.steps)), _numbered(two, len(one.steps))
         answer = f"{one.end[0]}{measure(one.end) - measure(two.end):,.0f}"
         operation = ("difference", len(one.steps), len(one.steps) + len(two.steps))
-        return self._of_pair(
+        return self.of_pair(
             f"By how much is {one.phrase} higher than {two.phrase}?", "difference", answer, one, two, operation
         )
 
-    def _of_pair(
-        self, text: str, type: str, answer: str, one: _Path, two: _Path, operation: tuple[str | int, ...]
+    def of_pair(
+        self, text: str, type: str, answer: str, one: Path, two: Path, operation: tuple[str | int, ...]
     ) -> Asked | None:
         bridge = "bridge-" if type == "comparison" and len(one.steps + two.steps) > 2 else ""
         steps, needs = one.steps + two.steps, one.needs + two.needs
         made = Asked(text, bridge + type, (answer,), steps, needs, operation, names=(one.name, two.name))
-        return made if one.name != two.name and _is_fair(made) else None
+        return made if one.name != two.name and is_fair(made) else None
 
     def listing(self, counted: bool = False) -> Asked | None:
         """A list that one table holds; or how long it is."""
@@ -309,21 +329,21 @@ class Drafter:
         fact = self.stream.pick(self.facts.silent)
         if fact.kind == "team":
             return None
-        path = _Path(self.described(fact.subject), fact.subject, fact.kind, fact.subject)
+        path = Path(self.described(fact.subject), fact.subject, fact.kind, fact.subject)
         if self.stream.chance(0.6):
             path = self.towards(fact) or path
-        last = _further(path, fact.about, "", (), fact.about.noun, fact.about.question)
+        last = further(path, fact.about, "", (), fact.about.noun, fact.about.question)
         made = Asked(last.question, "unanswerable", (UNKNOWN,), last.steps, last.needs, names=(path.name,))
-        return made if _is_fair(made) else None
+        return made if is_fair(made) else None
 
 
 def _is_list(relation: Relation) -> bool:
     return relation.inverse.startswith(("the people", "the equipment"))
 
 
-def _further(
-    path: _Path, relation: Relation, end: str, facts: Sequence[Fact], noun: str, question: str, before: int = 0
-) -> _Path:
+def further(
+    path: Path, relation: Relation, end: str, facts: Sequence[Fact], noun: str, question: str, before: int = 0
+) -> Path:
     """The path with one step more; `before` is how many steps of the plan come before its own."""
     first = not path.steps
     inner = path.phrase
@@ -345,10 +365,14 @@ def _further(
     )
 
 
-def _numbered(path: _Path, by: int) -> _Path:
+def _numbered(path: Path, by: int) -> Path:
     """The path with the references between its steps moved by so many places."""
     move = lambda m: f"#{int(m[1]) + by}"  # noqa: E731
     return path._replace(steps=tuple(Step(re.sub(r"#(\d+)", move, s.question), s.answer) for s in path.steps))
+
+
+def written(day: date) -> str:
+    return f"{day.day} {day:%B} {day.year}"
 
 
 def measure(value: str) -> float:
@@ -359,7 +383,7 @@ def measure(value: str) -> float:
         return float(re.sub(r"[^\d.]", "", value))
 
 
-def _is_fair(asked: Asked) -> bool:
+def is_fair(asked: Asked) -> bool:
     """Whether neither the answer nor what a step finds stands in the question, and no step finds what another did."""
     low = asked.text.casefold()
     found = [s.answer for s in asked.steps if s.answer]
