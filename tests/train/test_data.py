@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 
 from subquest.errors import ConfigError, DataError
 from subquest.record import Document, Question
+from subquest.retrieval.corpus import read
 from subquest.retrieval.index import Index
+from subquest.retrieval.ingest import ingest
 from subquest.train.data import load_material, merge_documents, open_search, refuse_test
 from subquest.train.launch import train
 from subquest.train.recipe import DataPart, load_recipe
 from subquest.train.trainer import choose_dev_questions
+from tests.readers.made import put
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 
@@ -64,6 +68,38 @@ def test_half_an_index_is_not_searched(tmp_path: Path, monkeypatch: pytest.Monke
     Index.build(place, documents[:3]).close()
     with open_search(documents, tmp_path) as index:
         assert (len(index), index.search("word9", 1)[0].document.id) == (10, "9")
+
+
+def test_the_tables_of_a_source_can_be_queried(tmp_path: Path) -> None:
+    """Those of its files, each as often as it is there; what was taken out of the passages stands in no table."""
+    folder = Path(source(tmp_path / "a", "Orvane"))
+    docs = put(folder / "docs", {f"{n}/staff.csv": f"Name,Site\nAda {n},Kelm\nBert {n},Velle\n" for n in range(2)})
+    with Index.build(tmp_path / "papers.sq", []) as papers:
+        ingest(papers, [docs])
+        passages = [*read([str(folder / "corpus.jsonl")]), *papers.documents()]
+    rows = [{"id": d.id, "title": d.title, "text": d.text, "meta": dict(d.meta)} for d in passages[:-1]]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = load_material([DataPart(str(folder)), DataPart(str(folder))])
+    assert found.papers == (docs,)
+    with open_search(found.documents, tmp_path / "index", found.papers) as index:
+        assert sorted(d.id for d in index.documents()) == sorted(row["id"] for row in rows)
+        assert [table.name for table in index.tables.all()] == ["staff", "staff_2"]
+        hits = index.search("Ada 0", 1)
+        shown = [replace(hit.document, text=hit.document.text.split("\n")[0]) for hit in hits]
+        assert [table.place["file"] for table in index.tables.behind(shown)] == ["docs/0/staff.csv"]
+        assert index.tables.query("SELECT name FROM staff_2 WHERE site = 'Velle'").rows == (("Bert 1",),)
+    assert load_material([DataPart(str(folder), unanswerable=0.5)]).papers == ()
+
+
+def test_questions_of_some_types(tmp_path: Path) -> None:
+    folder = source(tmp_path / "a", "Orvane", "Kestel")
+    rows = [json.loads(line) for line in (tmp_path / "a" / "questions.jsonl").read_text().splitlines()]
+    (tmp_path / "a" / "questions.jsonl").write_text(
+        "\n".join(json.dumps({**row, "type": kind}) for row, kind in zip(rows, ("count", "list"), strict=True))
+    )
+    assert [q.type for q in load_material([DataPart(folder, types=("list",))]).questions] == ["list"]
+    with pytest.raises(ConfigError, match="no questions of the types sum"):
+        load_material([DataPart(folder, types=("sum",))])
 
 
 def test_sources_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

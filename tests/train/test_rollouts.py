@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineRefused, SearchError
 from subquest.record import Document, Hit, Question, Usage
+from subquest.retrieval import Index
+from subquest.retrieval.ingest import ingest
 from subquest.systems.coda import CoDA
 from subquest.train import rollouts
 from subquest.train.rollouts import MemoisedSearch, episode_figures
@@ -49,6 +52,17 @@ async def test_a_query_is_sent_once() -> None:
     ]  # fmt: skip
     assert ids(await search.retrieve(["a"], 1)) == [["a-0"]], "another k is another question"
     assert counting.asked == [(("a", "b"), 2), (("c",), 2), (("a",), 1)]
+
+
+def test_tables_are_listed_once(tmp_path: Path) -> None:
+    assert MemoisedSearch(Counting()).tables is None
+    (tmp_path / "staff.csv").write_text("Name,Site\nAda,Kelm\n")
+    with Index.build(tmp_path / "docs.sq", []) as index:
+        ingest(index, [tmp_path / "staff.csv"])
+        search = MemoisedSearch(index)
+        assert search.tables is not None
+        assert search.tables.all() is search.tables.all()
+        assert search.tables.query("SELECT name FROM staff").rows == (("Ada",),)
 
 
 async def test_what_is_asked_meanwhile_goes_out_together() -> None:

@@ -3,7 +3,7 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
@@ -203,9 +203,9 @@ def test_the_passages_of_a_source_are_indexed_once_for_all_systems(monkeypatch: 
     built: list[Path] = []
     opened = traces.open_search
 
-    def counted(documents: Iterable[Document], folder: Path) -> Index:
+    def counted(documents: Iterable[Document], folder: Path, papers: Sequence[Path]) -> Index:
         built.append(folder)
-        return opened(documents, folder)
+        return opened(documents, folder, papers)
 
     monkeypatch.setattr(traces, "open_search", counted)
     source = {"questions": "world:seed=1,articles=160,questions=24", "systems": ["coda", "rag", "rerank"]}

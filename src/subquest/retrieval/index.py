@@ -374,11 +374,12 @@ def _folder(path: str | Path) -> Path:
     return Path(path)
 
 
-def build_whole(path: Path, documents: Iterable[Document]) -> None:
-    """Build an index that is at its path complete or not at all: half of one would be searched as if it were whole."""
+def build_whole(path: Path, build: Callable[[Path], None]) -> None:
+    """Build an index that is at its path complete or not at all: half of one would be searched as if it were whole.
+    `build` builds it at the path that it is given."""
     building = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        Index.build(building, documents).close()
+        build(building)
         try:
             os.rename(building, path)
         except OSError:

@@ -56,7 +56,7 @@ def prepare(part: Part, cache: Path) -> Prepared:
     if place.is_file():
         return Prepared(*pickle.loads(place.read_bytes()))
     material = load_material((part.data,))
-    index = open_search(material.documents, cache)
+    index = open_search(material.documents, cache, material.papers)
     index.close()
     questions = [q for q in material.questions if q.answers]
     if part.source.pictures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import random
@@ -17,6 +18,7 @@ from ..errors import ConfigError, DataError, UsageError
 from ..record import Document, Question
 from ..retrieval.corpus import read
 from ..retrieval.index import Index, build_whole
+from ..retrieval.ingest import ingest
 from .recipe import DataPart
 from .unanswerable import TYPE as UNANSWERABLE
 from .unanswerable import as_unknown, withhold
@@ -31,6 +33,8 @@ class Material(NamedTuple):
     """All passages that are searched."""
     withheld: frozenset[str] = frozenset()
     """Ids of passages that were taken out, for questions that cannot be answered."""
+    papers: tuple[Path, ...] = ()
+    """Folders of the files that passages were read from, where a source has them: their tables can be queried."""
 
 
 def load_material(
@@ -51,12 +55,15 @@ def load_material(
     questions: list[Question] = []
     documents: dict[str, Document] = {}
     withheld: frozenset[str] = frozenset()
+    papers: dict[Path, None] = {}
     worlds = worlds or WorldSources(part.questions for part in parts)
     for part in parts:
         found, passages = (
             worlds.get(part.questions) if part.questions.startswith(WORLD) else _load(part, passages_elsewhere)
         )
         found = [as_unknown(q) if q.type == UNANSWERABLE and not q.answers else q for q in found]
+        if part.types:
+            found = [q for q in found if q.type in part.types] or _no_such(part)
         if part.limit:
             found = found[: part.limit]
         if part.unanswerable:
@@ -71,7 +78,18 @@ def load_material(
             if own.setdefault(document.id, document) != document:
                 raise DataError(f"{part.questions}: two passages share the id {document.id!r}")
         documents = merge_documents(documents, own.values(), part.questions)
-    return Material(questions, [d for d in documents.values() if d.id not in withheld], withheld)
+        if not part.corpus and not part.unanswerable:  # a table would hold what was taken out
+            papers |= dict.fromkeys(papers_of(Path(part.questions).expanduser()))
+    return Material(questions, [d for d in documents.values() if d.id not in withheld], withheld, tuple(papers))
+
+
+def _no_such(part: DataPart) -> list[Question]:
+    raise ConfigError(f"{part.questions} has no questions of the types {', '.join(part.types)}")
+
+
+def papers_of(folder: Path) -> list[Path]:
+    """The folder of the files that the passages of a source were read from, if it has one."""
+    return [docs] if (docs := folder / "docs").is_dir() else []
 
 
 def note_digest(digests: dict[str, str], what: str, rows: Iterable[object]) -> None:
@@ -141,21 +159,35 @@ def _weighted(questions: Sequence[Question], weight: float) -> list[Question]:
     return [*(list(questions) * int(whole)), *questions[: round(len(questions) * share)]]
 
 
-def open_search(documents: Iterable[Document], folder: Path) -> Index:
-    """An index of the passages, named by a digest of their content, so that it is built only once."""
+def open_search(documents: Iterable[Document], folder: Path, papers: Sequence[Path] = ()) -> Index:
+    """An index of the passages, named by a digest of their content, so that it is built only once; with the tables of
+    the files in `papers`."""
     passages = list(documents)
     digest = hashlib.sha256()
     for document in passages:
         digest.update(json.dumps([document.id, document.title, document.text]).encode())
+    for place in papers:
+        digest.update(str(place.resolve()).encode())
     path = folder / f"{digest.hexdigest()[:16]}.sq"
+    build = functools.partial(build_index, passages=passages, papers=papers)
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        build_whole(path, passages)
+        build_whole(path, build)
     index = Index.open(path)
-    if len(index) == len(passages):
-        return index
-    index.close()  # an interrupted build left it
-    return Index.build(path, passages)
+    if len(index) != len(passages):  # an interrupted build left it
+        index.close()
+        build(path)
+        index = Index.open(path)
+    return index
+
+
+def build_index(path: Path, passages: Sequence[Document], papers: Sequence[Path]) -> None:
+    """An index of these passages and no others, with the tables of the files that they were read from."""
+    with Index.build(path, []) as index:
+        if papers:
+            ingest(index, papers)
+        index.add(passages)
+        index.remove({document.id for document in index.documents()} - {document.id for document in passages})
 
 
 def draw_sample(items: Sequence[T], count: int, seed: int) -> list[T]:

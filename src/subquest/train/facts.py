@@ -39,6 +39,9 @@ class Fact(NamedTuple):
     """The names in the list that the step finds or counts, where it does and they are known."""
     about: str = ""
     """The item of an earlier list that the step asks about."""
+    query: tuple[str, str] | None = None
+    """The file of the whole table that the step is about, and the SQL query that answers it, with `{table}` for the
+    table's name."""
 
     @property
     def note(self) -> str:
@@ -79,9 +82,16 @@ def facts_of(question: Question) -> list[Fact]:
         answer = question.answers[0]
         return [] if answer.lower() in ("yes", "no") else [Fact(question.question, answer, "")]
     answers = [step.answer for step in question.decomposition]
-
+    queries = {n: (file, sql) for n, (file, sql) in question.meta.get("sql", {}).items()}
     return [
-        Fact(_filled(step.question, answers), step.answer, step.support, items_of(question, n), item_of(question, n))
+        Fact(
+            _filled(step.question, answers),
+            step.answer,
+            step.support,
+            items_of(question, n),
+            item_of(question, n),
+            queries.get(str(n)),
+        )
         for n, step in enumerate(question.decomposition, 1)
     ]
 
@@ -129,6 +139,8 @@ def read(question: Question, fact: Fact, text: str) -> Found | None:
     do that states the answer word for word.
     """
     if not fact.answer:  # nobody knows it: no passage states it
+        return None
+    if fact.query is not None and not fact.items:  # a row with the answer does not say that it is the highest
         return None
     supports = {fact.support} if fact.support else set(question.supporting_titles)
     for number, title, body in _DOCUMENT.findall(text):

@@ -5,6 +5,7 @@ A teacher sees what the model would see, and knows the plan as well. How it play
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
@@ -12,15 +13,18 @@ from ..data.gold_plans import REFERENCE
 from ..errors import EngineRefused
 from ..record import Episode, Question, Segment
 from ..systems import registry
+from .computing import CALCULATION
 from .conclusions import conclusion, in_both, worked_out
 from .facts import Fact, Found, facts_of, foreseeable, in_order, plan_of, query, read
 
+_ROWS = re.compile(r"<documents>(.*?)</documents>", re.DOTALL)
 QUERIES = 2
 """Queries a teacher tries for one fact."""
 NOTHING = "The documents do not say."
 NOT_RETRIEVED = "the fact was not retrieved"
 NOT_FOUND = "not found"
 """The result of a task that the documents do not answer."""
+NO_COMPUTING = "nothing here computes"
 STILL_ANSWERED = "the documents answer it although they should not"
 
 
@@ -39,6 +43,21 @@ class View(NamedTuple):
     def last(self) -> str:
         """The newest text that did not come from the model."""
         return next((s.text for s in reversed(self.segments) if s.kind != "agent"), "")
+
+    @property
+    def shown(self) -> str:
+        """All that came back so far."""
+        return "\n".join(s.text for s in self.segments if s.kind == "env")
+
+    @property
+    def has_queried(self) -> bool:
+        """Whether the newest turn is an SQL query."""
+        return next((s.text for s in reversed(self.segments) if s.kind == "agent"), "").endswith("</sql>")
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows that a query brought, as they stand there."""
+        return _ROWS.findall(self.last)[-1].split("\n") if _ROWS.search(self.last) else []
 
     @property
     def prompt(self) -> str:
@@ -113,6 +132,8 @@ class GoldTeacher:
     untaught: frozenset[str] = frozenset()
     longest: int | None = None
     """Steps of the longest plan that the system can carry out; None if there is no limit."""
+    computes: bool = False
+    """Whether the system has a tool that computes."""
 
     @classmethod
     def refusal(cls, question: Question, facts: list[Fact]) -> str:
@@ -122,6 +143,8 @@ class GoldTeacher:
             return "no gold plan"
         if question.decomposition and not foreseeable(question, facts):
             return "the plan has a name that nobody could know"
+        if question.type == CALCULATION and not cls.computes:
+            return NO_COMPUTING
         return "plan too long" if cls.longest is not None and len(facts) > cls.longest else ""
 
     def __init__(self, question: Question, facts: list[Fact]) -> None:

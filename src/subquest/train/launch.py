@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -115,7 +115,9 @@ async def train(
         if elsewhere:
             search = assemble.open_search(recipe.index)
         else:
-            search = MemoisedSearch(held.enter_context(_built(documents.values(), run.folder / "index", ranks)))
+            papers = tuple(dict.fromkeys((*material.papers, *dev.papers)))
+            built = _built(documents.values(), run.folder / "index", papers, ranks)
+            search = MemoisedSearch(held.enter_context(built))
         if ranks.first:
             _keep_vocabulary(source, run.folder)
         policy = make_policy(recipe.model, source, device=place, seed=recipe.seed)
@@ -228,11 +230,11 @@ def _keep_vocabulary(source: Source, folder: Path) -> None:
         place.write_text(source.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
 
 
-def _built(documents: Iterable[Document], folder: Path, ranks: Ranks) -> Index:
+def _built(documents: Iterable[Document], folder: Path, papers: Sequence[Path], ranks: Ranks) -> Index:
     """Let the first process build the index; the others open it."""
     if not ranks.first:
         ranks.wait()
-    search = open_search(documents, folder)
+    search = open_search(documents, folder, papers)
     if ranks.first:
         ranks.wait()
     return search

@@ -54,6 +54,8 @@ class DataPart(Record):
     """
     corpus: tuple[str, ...] = ()
     """JSONL corpora; a world brings its own."""
+    types: tuple[str, ...] = ()
+    """Use only questions of these types; all where empty."""
     limit: Count = 0
     """Use only the first so many questions; 0 uses all."""
     weight: AboveZero = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import time
 from collections import OrderedDict
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from ..metrics import score_answer
 from ..record import Episode, Hit, Question
 from ..retrieval.search import Search
+from ..retrieval.tables import Tables
 from ..rewards import Reward
 from ..runtime.system import System
 
@@ -48,6 +50,11 @@ class MemoisedSearch:
     @property
     def name(self) -> str:
         return self.search.name
+
+    @functools.cached_property
+    def tables(self) -> Tables | None:
+        found: Tables | None = getattr(self.search, "tables", None)
+        return found and found.unchanging()
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         return [list(hits) for hits in await asyncio.gather(*(self._hits((query, k)) for query in queries))]

@@ -37,6 +37,7 @@ from .batch import Batch
 from .data import load_material, open_search, refuse_test
 from .instruct import run_pipeline
 from .recipe import DataPart, Recipe
+from .rollouts import MemoisedSearch
 from .teacher import make_traces
 from .trace_prompts import TracePrompts, check_prompts, prompts_of_all
 
@@ -373,8 +374,8 @@ def _make(part: DataPart, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet
     found: list[TraceSet] = []
     with ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
-        own = None if elsewhere else held.enter_context(open_search(material.documents, folder))
-        search = assemble.open_search(recipe.index) if recipe.index else own
+        own = None if elsewhere else held.enter_context(open_search(material.documents, folder, material.papers))
+        search = assemble.open_search(recipe.index) if recipe.index else MemoisedSearch(own) if own else None
         assert search is not None
         for system in systems:
             if system == judging.SYSTEM:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
+from ...readers.columns import same_value
 from ...record import Question
 from ...runtime.statements import analysed
+from ...train.computing import CALCULATION, Computation, computation, needs_computing
 from ...train.facts import Fact, Found, query
-from ...train.gold import NOT_FOUND, NOTHING, QUERIES, GoldTeacher, View
+from ...train.gold import NO_COMPUTING, NOT_FOUND, NOTHING, QUERIES, GiveUp, GoldTeacher, View
 
 LOOK, AGAIN, IN_VAIN = "I look it up.", "I try other words.", "The searches brought nothing."
 """Thoughts of an executor before its first search, before another one, and before it gives up."""
+COMPUTE, ALL_ROWS = "Everything is given. I compute it.", "The task is about all rows."
+"""Thoughts of an executor before a query without tables, and before one over a table."""
+SOMETHING_ELSE = "a query gives something else"
 WORDS = 25
 """Longest sentence of a document that is a result as it stands."""
 
@@ -20,8 +26,12 @@ class CoDATeacher(GoldTeacher):
     the prompt thinks plainly (the full set) it sends all tasks together that do not depend on each other, and says
     after each turn what is known and what is needed."""
 
+    computes = True
+
     def __init__(self, question: Question, facts: list[Fact]) -> None:
         super().__init__(question, facts)
+        self._computation: Computation | None = None
+        """What the planner has asked an executor to compute."""
         if self.unplanned:
             self.untaught = frozenset({"planner"})
         self._asked = 0
@@ -36,11 +46,17 @@ class CoDATeacher(GoldTeacher):
 
     def _plan(self, view: View) -> str:
         now = [] if self.missing else self.looked_for(self._tasks)
+        if not now and self._computation is None and not self.missing:
+            self._computation = computation(self.question, [self.result(fact) for fact in self.facts])
+            if self._computation is not None:
+                task, known = self._computation.task, self._told([self.facts[n - 1] for n in self._computation.steps])
+                return f"{view.thought(f'Known: {known}. Still needed: {task}')}<task>{task}</task>"
         if not now:
             return f"{view.thought(self._closing())}{self.given()}"
         if view.turn == 0:
             needed = " ".join(self.steps) if len(self.facts) > 1 else "one fact."
-            thought = f"Needed: {needed}"
+            computed = needs_computing(self.question) and not self.question.unanswerable
+            thought = f"Needed: {needed}{' Then I have the answer computed.' if computed else ''}"
         else:
             needed = " ".join(fact.task for fact in now)
             shared = self.shared(now[0])
@@ -56,10 +72,14 @@ class CoDATeacher(GoldTeacher):
         """What is known before the answer; where it follows from several results, all of them."""
         if self.missing:
             return f"Known: {self._told(self._last)}. That cannot be found out."
+        if self._computation is not None:
+            return f"Known: {self._computation.result.rstrip('.')}. Still needed: nothing."
         told = self._told(self.facts if self.conclusion() else self._last)
         return " ".join(filter(None, [f"Known: {told}. Still needed: nothing.", self.worked_out()]))
 
     def _plan_compactly(self, view: View) -> str:
+        if self.question.type == CALCULATION:
+            raise GiveUp(NO_COMPUTING)
         if self._asked == len(self.facts) or self.missing:
             return self.final(view)
         first = self.facts[self._asked]
@@ -71,13 +91,18 @@ class CoDATeacher(GoldTeacher):
         )
 
     def _execute(self, view: View) -> str:
-        fact = self.fact_for(view.prompt.rpartition("Task: ")[2].partition("<|")[0].strip())
+        task = view.prompt.rpartition("Task: ")[2].partition("<|")[0].partition("\n")[0].strip()
+        if self._computation is not None and task == self._computation.task:
+            return self._compute(view, self._computation)
+        fact = self.fact_for(task)
         if view.turn == 0:
             return f"{view.thought(LOOK) if view.thinks_plainly else ''}<search>{query(fact, 0)}</search>"
         plain = view.thinks_plainly
+        if fact.query is not None and (turn := self._query(view, fact, *fact.query)):
+            return turn
         found = self.found(fact, view.last)
         note = NOTHING if found is None else found.cited if plain else found.note
-        refined = f"<refine>{note}</refine>" + "\n" * plain if "<refine>" in view.prompt else view.thought(note)
+        refined = self._refined(view, note)
         if found is not None:  # the full prompt asks for a sentence, the compact one for the fact alone
             return f"{refined}<result>{self._sentence(fact, found) if plain else self.result(fact)}</result>"
         if view.turn >= QUERIES:
@@ -86,11 +111,51 @@ class CoDATeacher(GoldTeacher):
             return f"{refined}{view.thought(IN_VAIN) if plain else ''}<result>{nothing}</result>"
         return f"{refined}{view.thought(AGAIN) if plain else ''}<search>{query(fact, view.turn)}</search>"
 
+    def _refined(self, view: View, note: str) -> str:
+        """What is noted of the documents, as the prompt wants it."""
+        if "<refine>" in view.prompt:
+            return f"<refine>{note}</refine>" + "\n" * view.thinks_plainly
+        return view.thought(note)
+
+    def _query(self, view: View, fact: Fact, file: str, sql: str) -> str:
+        """A query over the table of a file, and then what it brought; empty if the table was not described."""
+        table = re.search(rf"^(\w+): ([\d,]+) rows of {re.escape(file)}\b", view.shown, re.MULTILINE)
+        if table is None:
+            return ""
+        if not view.has_queried:
+            note = f"The documents show some of the {table[2]} rows of {table[1]}."
+            return f"{self._refined(view, note)}{view.thought(ALL_ROWS)}<sql>{sql.replace('{table}', table[1])}</sql>"
+        values = [_first_value(row) for row in view.rows]
+        wanted = () if "count(*)" in sql and fact.items else fact.items
+        if not _are(values, wanted or (fact.answer,)):
+            raise GiveUp(SOMETHING_ELSE)
+        self._results[fact.task] = ", ".join(values) if wanted else fact.answer
+        note = f"The query gives {'; '.join(view.rows)}."
+        return f"{self._refined(view, note)}<result>{fact.task} {self.result(fact)}</result>"
+
+    def _compute(self, view: View, asked: Computation) -> str:
+        """A computation by a query without tables, and then what came of it."""
+        if view.turn == 0:
+            return f"{view.thought(COMPUTE)}<sql>{asked.sql}</sql>"
+        values = [_first_value(row) for row in view.rows]
+        if not _are(values, (self.answer,)):
+            raise GiveUp(SOMETHING_ELSE)
+        return f"{self._refined(view, f'The query gives {values[0]}.')}<result>{asked.result}</result>"
+
     def _sentence(self, fact: Fact, found: Found) -> str:
         """What the document says, if that is a short sentence with the result in it; else the task with its result."""
         result = self.result(fact)
         short = len(found.note.split()) <= WORDS and not any(s.is_row for s in analysed(found.said).sentences)
         return found.note if short and result in found.note else f"{fact.task} {result}"
+
+
+def _first_value(row: str) -> str:
+    """The first value of a row that a query gave: 31 of `people: 31; site: Kelm`."""
+    return row.split("; ")[0].rpartition(": ")[2]
+
+
+def _are(values: Sequence[str], wanted: Sequence[str]) -> bool:
+    return len(values) == len(wanted) and all(any(same_value(value, item) for item in wanted) for value in values)
 
 
 TEACHERS: Mapping[str, type[GoldTeacher]] = {"coda": CoDATeacher}
