@@ -48,7 +48,7 @@ WAYS = ("one call", "read", "notes", "steps")
 GROUPS = ("single", "bridge", "numeric", "comparison", "yes/no", "computed", "unanswerable")
 WRONG = 3
 """Wrong answers of each sort for a question."""
-_COMPUTED = frozenset(("count", "difference", "sum"))
+_COMPUTED = frozenset(("calculation", "count", "difference", "sum"))
 _MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 _DATE = re.compile(rf"\b(?:\d{{1,2}} {_MONTH}|{_MONTH} \d{{1,2}},?) \d{{4}}\b|\b\d{{4}}-\d\d-\d\d\b")
 _YEAR = re.compile(r"\b(?:1\d|20)\d\d\b(?![,.]\d)")
@@ -138,6 +138,7 @@ def _cases(
     questions: Sequence[Question], corpus: dict[str, Document], args: argparse.Namespace, chance: random.Random
 ) -> list[Case]:
     usable = [q for q in questions if q.type != "list" and q.answers and (q.supporting_ids or q.unanswerable)]
+    usable = [q for q in usable if "sql" not in q.meta]  # those need whole tables, not passages
     chosen = chance.sample(usable, min(args.limit, len(usable)))
     folders: defaultdict[str, list[str]] = defaultdict(list)
     for id in corpus:

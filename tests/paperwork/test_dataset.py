@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from subquest.cli import main
+from subquest.cli.evaluation import with_world_index
+from subquest.config import Config
 from subquest.data import questions_from
 from subquest.paperwork import dataset, table_questions
 from subquest.paperwork.writing import write_organisations
@@ -80,6 +82,13 @@ def test_a_question_is_left_out_if_its_query_gives_something_else(
     assert len(lost) > 8
     assert wrong.left_out[dataset.NOT_GIVEN] == len(lost)
     assert not any("sql" in q.meta for q in wrong.questions)
+
+
+def test_an_evaluation_of_the_folder_has_its_tables(folder: Path) -> None:
+    config = with_world_index(Config(), [str(folder / "dev")])
+    with Index.open(config.index) as index:
+        assert len(index) == len(list(read([str(folder / "dev" / "corpus.jsonl")])))
+        assert {"asset_register", "staff_directory"} <= {table.name for table in index.tables.all()}
 
 
 def test_splits_share_no_organisation(folder: Path) -> None:
