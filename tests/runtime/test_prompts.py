@@ -112,9 +112,3 @@ PLACEHOLDERS = frozenset(
 def test_nothing_stands_in_a_full_prompt_that_a_model_could_copy_for_an_action(path: Path) -> None:
     found = [m[2] or m[4] or m[5] or "" for m in ACTION.finditer(path.read_text(encoding="utf-8"))]
     assert [content for content in found if content.strip().casefold() in PLACEHOLDERS] == []
-
-
-def test_both_sets_have_the_same_prompts() -> None:
-    """All but those of the simulated search, which plays no role of a system, and what adapters do without."""
-    assert FULL.keys() - COMPACT.keys() == {"repeated", "coda/executor_read"}
-    assert {name.partition("/")[0] for name in COMPACT.keys() - FULL.keys()} == {"zerosearch"}
