@@ -91,7 +91,7 @@ def with_world_index(config: Config, sources: Sequence[str]) -> Config:
     else:
         from ..retrieval.corpus import read
         from ..retrieval.index import build_whole
-        from ..train.data import build_index, papers_of
+        from ..retrieval.papers import build_index, papers_of
 
         print(f"indexing {corpus} in {place}", file=sys.stderr)
         build_whole(place, lambda path: build_index(path, list(read([corpus])), papers_of(folder)))

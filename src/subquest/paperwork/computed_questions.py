@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 
 from ..record import Step
-from .questions import Asked, Drafter, Path, further, is_fair, measure, written
+from .questions import Asked, Drafter, Path, as_date, further, is_fair, measure, written
 from .relations import RELATIONS
 
 TYPE = "calculation"
@@ -101,4 +101,4 @@ class ComputingDrafter(Drafter):
 
 def day_before(value: str, days: int) -> str:
     """The date that lies so many days before another; after it, where they are below 0."""
-    return written(datetime.strptime(value, "%d %B %Y").date() - timedelta(days))
+    return written(as_date(value) - timedelta(days))

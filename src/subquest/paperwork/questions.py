@@ -375,10 +375,15 @@ def written(day: date) -> str:
     return f"{day.day} {day:%B} {day.year}"
 
 
+def as_date(value: str) -> date:
+    """The day that was `written`."""
+    return datetime.strptime(value, "%d %B %Y").date()
+
+
 def measure(value: str) -> float:
     """A date, sum or number as a number that compares."""
     try:
-        return float(datetime.strptime(value, "%d %B %Y").toordinal())
+        return float(as_date(value).toordinal())
     except ValueError:
         return float(re.sub(r"[^\d.]", "", value))
 

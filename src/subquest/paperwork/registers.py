@@ -8,14 +8,14 @@ organisation. No value of a measure occurs twice in a register, so the highest i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import NamedTuple
 
 from ..retrieval.tables import identifier
 from ..worlds.random_stream import RandomStream
 from .organisation import Organisation
 from .papers import Form, Paper, page, render_table
-from .questions import written
+from .questions import as_date, written
 from .relations import of_kind
 
 ROWS = (24, 56)
@@ -173,7 +173,3 @@ def _rendered(kind: Kind, rows: Sequence[Mapping[str, str]], form: Form, currenc
     if form == "csv":
         return table
     return f"# {kind.title}\n\n{table}" if form == "md" else page(kind.title, f"<h1>{kind.title}</h1>\n{table}")
-
-
-def as_date(value: str) -> date:
-    return datetime.strptime(value, "%d %B %Y").date()

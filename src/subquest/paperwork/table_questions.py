@@ -12,8 +12,8 @@ from ..worlds.grammar import join
 from ..worlds.random_stream import RandomStream
 from .organisation import Fact
 from .papers import Paper
-from .questions import ATTEMPTS, Asked, Drafter, TableQuery, measure, written
-from .registers import ASSETS, Field, Register, as_date
+from .questions import ATTEMPTS, Asked, Drafter, TableQuery, as_date, measure, written
+from .registers import ASSETS, Field, Register
 from .relations import of_kind
 
 COUNTS: Mapping[str, int] = {

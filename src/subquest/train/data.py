@@ -18,7 +18,7 @@ from ..errors import ConfigError, DataError, UsageError
 from ..record import Document, Question
 from ..retrieval.corpus import read
 from ..retrieval.index import Index, build_whole
-from ..retrieval.ingest import ingest
+from ..retrieval.papers import build_index, papers_of
 from .recipe import DataPart
 from .unanswerable import TYPE as UNANSWERABLE
 from .unanswerable import as_unknown, withhold
@@ -85,11 +85,6 @@ def load_material(
 
 def _no_such(part: DataPart) -> list[Question]:
     raise ConfigError(f"{part.questions} has no questions of the types {', '.join(part.types)}")
-
-
-def papers_of(folder: Path) -> list[Path]:
-    """The folder of the files that the passages of a source were read from, if it has one."""
-    return [docs] if (docs := folder / "docs").is_dir() else []
 
 
 def note_digest(digests: dict[str, str], what: str, rows: Iterable[object]) -> None:
@@ -179,15 +174,6 @@ def open_search(documents: Iterable[Document], folder: Path, papers: Sequence[Pa
         build(path)
         index = Index.open(path)
     return index
-
-
-def build_index(path: Path, passages: Sequence[Document], papers: Sequence[Path]) -> None:
-    """An index of these passages and no others, with the tables of the files that they were read from."""
-    with Index.build(path, []) as index:
-        if papers:
-            ingest(index, papers)
-        index.add(passages)
-        index.remove({document.id for document in index.documents()} - {document.id for document in passages})
 
 
 def draw_sample(items: Sequence[T], count: int, seed: int) -> list[T]:
