@@ -173,6 +173,23 @@ def test_a_flipped_bit_is_found_or_does_not_matter(make: Callable[[Path], None],
     assert found > FLIPS // 4
 
 
+@pytest.mark.parametrize("make", [plain, changed, dense, files], ids=lambda kind: kind.__name__)
+def test_an_index_that_cannot_be_opened_is_not_kept_open(make: Callable[[Path], None], tmp_path: Path) -> None:
+    """Not even while somebody holds the error: the folder can be removed, and a sound copy put in its place."""
+    index = tmp_path / "index.sq"
+    make(index)
+    errors = []
+    for file in sorted(index.iterdir()):
+        content = file.read_bytes()
+        for damaged in (content[: len(content) // 2], content[:100] + bytes(len(content[100:]))):
+            file.write_bytes(damaged)
+            errors += [outcome(lambda: read(index)), outcome(lambda: verify(index))]
+        file.write_bytes(content)
+    assert any(isinstance(error, DamagedIndex) for error in errors)
+    links = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert not [link for link in links if link.startswith(str(index / "store.db"))]
+
+
 def cut(file: Path, other: Path) -> None:
     file.write_bytes(file.read_bytes()[:-100])
 

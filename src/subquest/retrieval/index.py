@@ -64,9 +64,12 @@ class Index(Collection):
         """The generation whose metadata were checked as a whole, as a filter needs it."""
         self._titles = titles.DocumentCache(titles.TITLES, b"")
         self._articles = titles.DocumentCache(titles.TEXTS, ("", ""))
-        db = self._reader.db
-        with store.reading(self.path):
-            self._generation = open_newest(self.path, db)
+        try:
+            with store.reading(self.path):
+                self._generation = open_newest(self.path, self._reader.db)
+        except BaseException:
+            self._reader.close()
+            raise
         settings = self._generation.settings
         self.analysis = Analysis.recorded(settings.get("analysis", {}))
         self.bm25 = BM25(**settings.get("bm25", {}))

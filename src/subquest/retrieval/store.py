@@ -198,13 +198,11 @@ def connect(folder: Path) -> sqlite3.Connection:
         raise UsageError(f"{folder} is not an index: {_how_to_build(folder)}")
     try:
         try:
-            db = _connect(folder / STORE)
-            found = get(db, "format", None)
+            db, found = _with_format(_connect(folder / STORE))
         except sqlite3.OperationalError:
             if os.access(folder, os.W_OK):
                 raise
-            db = _connect_frozen(folder)
-            found = get(db, "format", None)
+            db, found = _with_format(_connect_frozen(folder))
     except UnicodeDecodeError:  # SQLite's message about a table whose definition is damaged
         raise DamagedIndex(f"{folder / STORE} is damaged; rebuild it from its source") from None
     except sqlite3.DatabaseError as error:
@@ -216,18 +214,33 @@ def connect(folder: Path) -> sqlite3.Connection:
         raise DamagedIndex(f"{folder / STORE} is not an index ({error}); rebuild it from its source") from None
     except DataError as error:
         raise DamagedIndex(f"{folder / STORE}: {error}") from None
-    if found == UNCHECKED_FORMAT:
-        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sums'").fetchone():
-            raise damaged(folder, "its format is not what was written")
-        db.execute("PRAGMA temp_store = MEMORY")
-        _execute(db, CHECKS.replace("CREATE TABLE", "CREATE TEMP TABLE"))  # empty: nothing can be checked
-    elif found != FORMAT:
-        db.close()
-        raise DataError(
-            f"{folder} has index format {found}, this version reads format {FORMAT}; export it with the version "
-            "that wrote it and import it again, or rebuild it from its source"
-        )
+    with _closing_on_error(db):
+        if found == UNCHECKED_FORMAT:
+            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sums'").fetchone():
+                raise damaged(folder, "its format is not what was written")
+            db.execute("PRAGMA temp_store = MEMORY")
+            _execute(db, CHECKS.replace("CREATE TABLE", "CREATE TEMP TABLE"))  # empty: nothing can be checked
+        elif found != FORMAT:
+            raise DataError(
+                f"{folder} has index format {found}, this version reads format {FORMAT}; export it with the version "
+                "that wrote it and import it again, or rebuild it from its source"
+            )
     return db
+
+
+@contextlib.contextmanager
+def _closing_on_error(db: sqlite3.Connection) -> Iterator[None]:
+    """Close the connection where the block raises: an error that is kept would keep the store's files open."""
+    try:
+        yield
+    except BaseException:
+        db.close()
+        raise
+
+
+def _with_format(db: sqlite3.Connection) -> tuple[sqlite3.Connection, Any]:
+    with _closing_on_error(db):
+        return db, get(db, "format", None)
 
 
 def _is_passing(error: sqlite3.DatabaseError) -> bool:
@@ -257,7 +270,8 @@ def damaged(folder: Path, what: object) -> DamagedIndex:
 
 def _connect(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=60.0, isolation_level=None, check_same_thread=False, uri=uri)
-    db.executescript("PRAGMA synchronous = FULL; PRAGMA cache_size = -16000")
+    with _closing_on_error(db):
+        db.executescript("PRAGMA synchronous = FULL; PRAGMA cache_size = -16000")
     return db
 
 

@@ -194,17 +194,21 @@ class Tables:
     @contextlib.contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         place = f"{self._path.absolute().as_uri()}?mode=ro"
-        try:
-            db = sqlite3.connect(place, uri=True, timeout=10.0, isolation_level=None, check_same_thread=False)
+        with contextlib.ExitStack() as opened:
+
+            def connect(place: str) -> sqlite3.Connection:
+                db = sqlite3.connect(place, uri=True, timeout=10.0, isolation_level=None, check_same_thread=False)
+                opened.callback(db.close)
+                db.execute("SELECT 1 FROM catalogue LIMIT 1")
+                return db
+
             try:
-                db.execute("SELECT 1 FROM catalogue LIMIT 1")
-            except sqlite3.OperationalError:  # a disk on which SQLite cannot write its own files
-                db.close()
-                db = sqlite3.connect(f"{place}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
-                db.execute("SELECT 1 FROM catalogue LIMIT 1")
-        except sqlite3.DatabaseError as error:
-            raise DataError(f"{self._path} cannot be read ({error}); rebuild the index from its source") from None
-        with contextlib.closing(db):
+                try:
+                    db = connect(place)
+                except sqlite3.OperationalError:  # a disk on which SQLite cannot write its own files
+                    db = connect(f"{place}&immutable=1")
+            except sqlite3.DatabaseError as error:
+                raise DataError(f"{self._path} cannot be read ({error}); rebuild the index from its source") from None
             yield db
 
 
