@@ -6,16 +6,15 @@ and a parameter that an endpoint refuses is omitted from then on (a refused `sto
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from ...errors import EngineError, EngineRefused, UsageError
+from ...errors import EngineRefused, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
 from ..chat_format import ChatFormat
@@ -24,6 +23,7 @@ from .endpoint import Endpoint, Watch
 from .failures import BadParameter, CannotContinue, Overflow
 from .prices import Price, load_prices, price_of
 from .reply import Reply, ending, read_reply
+from .server_facts import Server, ServerFacts
 from .session import ChatSession, OpenAISession, TextSession
 from .tokenizer import Tokenizer
 from .tool_calls import ToolSession
@@ -31,32 +31,12 @@ from .tool_calls import ToolSession
 log = logging.getLogger("subquest.engine")
 
 OPENAI = "https://api.openai.com/v1"
-Server = Literal["auto", "vllm", "sglang", "llama.cpp", "ollama", "openai"]
 Continuation = Literal["auto", "template", "prefill", "turns"]
 """How completion mode continues the assistant's turn; see `OpenAIEngine`."""
 Protocol = Literal["tags", "tools"]
 
-_OWNERS: dict[str, Server] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp", "library": "ollama"}
-_CHANGES_SAMPLING = frozenset({"temperature", "top_p", "top_k", "min_p", "seed"})
-_MAY_BE_LEFT_OUT = _CHANGES_SAMPLING | {
-    "stop", "logprobs", "return_token_ids", "include_stop_str_in_output", "no_stop_trim", "stream", "stream_options",
-}  # fmt: skip
 LEAST_ROOM = 16
 """Fewest new tokens worth asking for when a context has almost filled its window."""
-
-
-@dataclass
-class _Found:
-    """What is known about the server, shared by all views of one engine."""
-
-    server: Server
-    model: str
-    window: int | None
-    refused: set[str] = field(default_factory=set)
-    in_turns: bool = False
-    """It has refused to continue an unfinished assistant message."""
-    asked: bool = False
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class OpenAIEngine:
@@ -120,7 +100,7 @@ class OpenAIEngine:
         self._stream = stream
         self._prices = load_prices() if prices is None else prices
         self._extra = dict(extra or {})
-        self._found = _Found("openai" if endpoint.base_url == OPENAI else server, model, context_window)
+        self._found = ServerFacts("openai" if endpoint.base_url == OPENAI else server, model, context_window)
         if continuation == "template" and self._form is None:
             raise UsageError("continuation 'template' needs a tokenizer or a chat_format")
         if protocol == "tools" and tokenizer is not None:
@@ -235,7 +215,7 @@ class OpenAIEngine:
                 )
                 break
             except BadParameter as error:
-                self._leave_out(error)
+                self._found.leave_out(error, self.name)
             except CannotContinue as error:
                 if self._continuation != "auto" or not session.go_on_in_turns():
                     raise
@@ -331,15 +311,6 @@ class OpenAIEngine:
         body |= {key: value for key, value in wanted.items() if value is not None and key not in refused}
         return body | self._extra
 
-    def _leave_out(self, error: BadParameter) -> None:
-        """Omit a parameter that the endpoint refused, if the turn is possible without it."""
-        parameter, refused = error.parameter, self._found.refused
-        if parameter in refused or (parameter not in _MAY_BE_LEFT_OUT and parameter != "max_tokens"):
-            raise error
-        refused.add(parameter)
-        if parameter in _CHANGES_SAMPLING:
-            log.warning("%s does not take %r: going on without it", self.name, parameter)
-
     def _watch(self, stops: Sequence[str], echo: str, on_text: OnText | None) -> Watch:
         """A callback that passes a stream on, skips an echoed prefill and ends at stop strings the endpoint refused."""
         longest = max(map(len, stops), default=0)
@@ -368,36 +339,6 @@ class OpenAIEngine:
 
         return watch
 
-    def _only(self, models: Sequence[Mapping[str, Any]]) -> str:
-        """The name of the one model that is served."""
-        names = sorted(str(m.get("id", "")) for m in models)
-        if len(names) != 1:
-            served = f"it serves {', '.join(names[:20])}" if names else "it lists no model"
-            raise UsageError(f"name the model to use at {self.endpoint.base_url}: {served}")
-        return names[0]
-
     async def find_out(self) -> None:
         """Ask the endpoint, once, which server it is, what it serves and how long a context may be."""
-        found = self._found
-        if found.asked or (found.model and found.server != "auto"):
-            return
-        async with found.asking:
-            if self._found.asked:
-                return
-            models: list[dict[str, Any]] = []
-            try:
-                models = await self.endpoint.models()
-            except EngineError as error:
-                if not found.model:
-                    if error.retryable:  # nobody is there; a name would not help
-                        raise
-                    raise EngineRefused(f"{error}; or name the model: {self.endpoint.base_url}#NAME") from None
-            found.model = found.model or self._only(models)
-            entry = next((m for m in models if m.get("id") == found.model), models[0] if models else {})
-            if found.server == "auto":
-                found.server = _OWNERS.get(str(entry.get("owned_by", "")), "auto")
-            meta = entry.get("meta")
-            length = entry.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
-            if found.window is None and isinstance(length, int) and length > 0:
-                found.window = length
-            found.asked = True
+        await self._found.ask(self.endpoint)
