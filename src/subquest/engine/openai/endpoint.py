@@ -135,12 +135,13 @@ class Endpoint:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise EngineRefused(f"{url} answered with no list of models: {text[:100]!r}") from None
 
-    async def prompt_end(self, model: str, template: Mapping[str, Any] | None) -> str:
+    async def prompt_end(self, model: str, template: Mapping[str, Any]) -> str:
         """The last tokens of a prompt as vLLM's chat template makes it; empty if the server does not tell."""
         import httpx2
 
         client, _ = self._here()
-        body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "return_token_strs": True}
+        body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
+        body["return_token_strs"] = True
         body |= {"chat_template_kwargs": template} if template else {}
         url = f"{self.base_url.removesuffix('/v1')}/tokenize"
         try:

@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from ...errors import EngineError, EngineRefused, UsageError
+from ...errors import EngineRefused, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
 from ..chat_format import ChatFormat
 from ..interface import Generation, Message, Mode, OnRetry, OnText, Retry, Sampling, cut_at_stop, estimate_tokens
 from .endpoint import Endpoint, Watch
 from .failures import Adaptable, BadParameter, CannotContinue, Overflow
-from .findings import Findings, Server
 from .prices import Price, load_prices, price_of
 from .reply import Reply, ending, read_reply, separated
+from .server_facts import Server, ServerFacts
 from .session import ChatSession, OpenAISession
 from .text_session import TextSession
 from .tokenizer import Tokenizer
@@ -36,7 +36,6 @@ Continuation = Literal["auto", "template", "prefill", "turns"]
 """How completion mode continues the assistant's turn; see `OpenAIEngine`."""
 Protocol = Literal["tags", "tools"]
 
-_OWNERS: dict[str, Server] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp", "library": "ollama"}
 LEAST_ROOM = 16
 """Fewest new tokens worth asking for when a context has almost filled its window."""
 
@@ -102,7 +101,7 @@ class OpenAIEngine:
         self._stream = stream
         self._prices = load_prices() if prices is None else prices
         self._extra = dict(extra or {})
-        self._found = Findings("openai" if endpoint.base_url == OPENAI else server, model, context_window)
+        self._found = ServerFacts("openai" if endpoint.base_url == OPENAI else server, model, context_window)
         if continuation == "template" and self._form is None:
             raise UsageError("continuation 'template' needs a tokenizer or a chat_format")
         if protocol == "tools" and tokenizer is not None:
@@ -373,46 +372,13 @@ class OpenAIEngine:
 
         return watch
 
-    def _only(self, models: Sequence[Mapping[str, Any]]) -> str:
-        """The name of the one model that is served."""
-        names = sorted(str(m.get("id", "")) for m in models)
-        names = [name for name in names if "embed" not in name] or names  # LM Studio always lists an encoder
-        if len(names) != 1:
-            served = f"it serves {', '.join(names[:20])}" if names else "it lists no model"
-            raise UsageError(f"name the model to use at {self.endpoint.base_url}: {served}")
-        return names[0]
-
     async def find_out(self) -> None:
-        """Ask the endpoint, once, which server it is, what it serves and how long a context may be."""
-        found = self._found
-        if found.asked or (found.model and found.server != "auto"):
-            return
-        async with found.asking:
-            if self._found.asked:
-                return
-            models: list[dict[str, Any]] = []
-            try:
-                models = await self.endpoint.models()
-            except EngineError as error:
-                if not found.model:
-                    if error.retryable:  # nobody is there; a name would not help
-                        raise
-                    raise EngineRefused(f"{error}; or name the model: {self.endpoint.base_url}#NAME") from None
-            found.model = found.model or self._only(models)
-            entry = next((m for m in models if m.get("id") == found.model), models[0] if models else {})
-            if found.server == "auto":
-                found.server = _OWNERS.get(str(entry.get("owned_by", "")), "auto")
-            meta = entry.get("meta")
-            length = entry.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
-            if found.window is None and isinstance(length, int) and length > 0:
-                found.window = length
-            if found.server == "vllm" and self._form is None:
-                template = self._extra.get("chat_template_kwargs")
-                found.opens_thought = "<think>" in await self.endpoint.prompt_end(found.model, template)
-            found.asked = True
+        """Ask the endpoint, once, what there is to know about it."""
+        template = self._extra.get("chat_template_kwargs") or {}
+        await self._found.ask(self.endpoint, None if self._form is not None else template)
 
 
-def _report(session: OpenAISession, error: EngineError, remedy: str) -> None:
+def _report(session: OpenAISession, error: EngineRefused, remedy: str) -> None:
     """Tell who watches that a refused request is sent again, changed."""
     if session.on_retry is not None:
         session.on_retry(Retry("engine", 1, 0.0, f"{error}: {remedy}"))
