@@ -301,13 +301,14 @@ class Context:
         return turn
 
     def _gave_up(self) -> str:
-        """Why the model does not answer, if it was to be asked again after the time limit; empty if a forced turn may
-        help: where the model has answered before, or failed only once."""
+        """Why the model does not answer: the reason of the last retry. Empty if a forced turn may help: where the model
+        was asked again within the time limit, has answered before, or failed only once."""
         events = (e for e in reversed(self.run.events.events) if e.trajectory == self.id)
         last = next((e for e in events if e.kind in ("retry", "turn")), None)
-        if last is None or last.kind == "turn" or self.run.events.seconds >= last.time + last.data["wait"]:
+        if last is None or last.kind == "turn" or not last.data["wait"]:  # a changed request is sent at once
             return ""
-        if not self._concluding and (self.last_turn is not None or last.data["attempt"] < 2):
+        asked_again = self.run.events.seconds >= last.time + last.data["wait"]
+        if not self._concluding and (asked_again or self.last_turn is not None or last.data["attempt"] < 2):
             return ""
         return str(last.data["message"])
 
