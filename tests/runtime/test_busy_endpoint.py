@@ -1,7 +1,7 @@
 """What an episode ends with where its endpoint is busy (429) until the time limit: a forced answer, or the reason."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -23,9 +23,10 @@ def busy(wait: float = 0.7) -> Answer:
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     folder = tmp_path_factory.mktemp("index") / "peru.sq"
-    return Index.build(folder, [Document("1", "Peru", FOUND)])
+    with Index.build(folder, [Document("1", "Peru", FOUND)]) as index:
+        yield index
 
 
 async def ask(system: str, index: Index, model: Callable[[Request], Answer]) -> Episode:
