@@ -127,16 +127,28 @@ class Assembler:
         }
 
     def _merge_call(self, call: Mapping[str, Any]) -> None:
-        """A call comes in pieces; a name under another id begins the next, also where the server counts none on."""
+        """A call comes in pieces. A name under another id begins the next, also where the server counts none on; so
+        does a name after arguments that are complete, where calls have no ids (Gemini)."""
         function = call.get("function") or {}
         identifier, name = _text(call.get("id")), _text(function.get("name"))
         calls = self._calls.setdefault(int(call.get("index") or 0), [])
-        if not calls or (name and identifier and calls[-1]["id"] not in ("", identifier)):
+        if not calls or (name and _is_another(calls[-1], identifier)):
             calls.append({"id": "", "names": [], "arguments": []})
         merged = calls[-1]
         merged["id"] = merged["id"] or identifier
-        merged["names"].append(name)
+        if not any(merged["arguments"]):  # some servers repeat the name with each piece of the arguments
+            merged["names"].append(name)
         merged["arguments"].append(_text(function.get("arguments")))
+
+
+def _is_another(call: Mapping[str, Any], identifier: str) -> bool:
+    """Whether a name under this id begins a call after the one that is being put together."""
+    if identifier or call["id"]:
+        return bool(identifier) and call["id"] not in ("", identifier)
+    try:
+        return isinstance(json.loads("".join(call["arguments"])), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _joined(call: Mapping[str, Any]) -> dict[str, Any]:
