@@ -20,11 +20,12 @@ from ..actions import Action, Actions
 from ..chat_format import ChatFormat
 from ..interface import Generation, Message, Mode, OnRetry, OnText, Retry, Sampling, cut_at_stop, estimate_tokens
 from .endpoint import Endpoint, Watch
-from .failures import BadParameter, CannotContinue, Overflow
+from .failures import Adaptable, BadParameter, CannotContinue, Overflow
 from .prices import Price, load_prices, price_of
-from .reply import Reply, ending, read_reply
+from .reply import Reply, ending, read_reply, separated
 from .server_facts import Server, ServerFacts
-from .session import ChatSession, OpenAISession, TextSession
+from .session import ChatSession, OpenAISession
+from .text_session import TextSession
 from .tokenizer import Tokenizer
 from .tool_calls import ToolSession
 
@@ -155,6 +156,21 @@ class OpenAIEngine:
         return self.continuation != "turns" and self._found.server in ("vllm", "sglang", "llama.cpp")
 
     @property
+    def system_role(self) -> bool:
+        """Whether the model has a system role; otherwise instructions stand in the first user message."""
+        return self._found.system_role
+
+    @property
+    def wants_reasoning(self) -> bool:
+        """Whether the endpoint wants to have the reasoning of earlier turns back."""
+        return self._found.wants_reasoning
+
+    @property
+    def opens_thought(self) -> bool:
+        """Whether the model's chat template opens its thought, so that replies begin inside it."""
+        return self._found.opens_thought
+
+    @property
     def calls_tools(self) -> bool:
         return self.protocol == "tools"
 
@@ -199,7 +215,7 @@ class OpenAIEngine:
         """One turn for a session: the request, adapted to what the endpoint accepts, and its answer as a turn."""
         start = time.perf_counter()
         refusal: CannotContinue | None = None
-        room = sampling.max_tokens
+        room = min(sampling.max_tokens, self._found.longest_turn or sampling.max_tokens)
         while True:
             context = session.body(sampling)
             echo = session.prefill if self._found.server in ("llama.cpp", "auto") else ""
@@ -216,12 +232,15 @@ class OpenAIEngine:
                 break
             except BadParameter as error:
                 self._found.leave_out(error, self.name)
+            except Adaptable as error:
+                self._found.adapt(error)
+                room = min(room, self._found.longest_turn or room)
+                _report(session, error, error.remedy)
             except CannotContinue as error:
                 if self._continuation != "auto" or not session.go_on_in_turns():
                     raise
                 refusal = error
-                if session.on_retry is not None:
-                    session.on_retry(Retry("engine", 1, 0.0, f"{error}: the context goes on in turns"))
+                _report(session, error, "the context goes on in turns")
             except Overflow as error:
                 self._found.window = self._found.window or error.window
                 left = (error.window or 0) - (error.prompt or error.window or 0)
@@ -232,10 +251,16 @@ class OpenAIEngine:
             self._found.in_turns = True
             log.warning("%s cannot continue a message: contexts go on in turns", self.name)
         reply = read_reply(data)
+        if self._found.opens_thought and isinstance(session, ChatSession) and not session.prefill:
+            reply = separated(reply)
+        silent = not reply.text.strip()
         reply = session.read(replace(reply, text=reply.text.removeprefix(echo)), sampling.stop)
         if reply.finish == "content_filter":
             raise EngineRefused(f"{self.name}: the endpoint's content filter withheld the answer")
-        return self._turn(session, reply, sampling, time.perf_counter() - start), reply
+        turn = self._turn(session, reply, sampling, time.perf_counter() - start)
+        if silent and turn.finish == "end":
+            turn = replace(turn, problems=(*turn.problems, self._silent(bool(turn.text or turn.reasoning))))
+        return turn, reply
 
     def _turn(self, session: OpenAISession, reply: Reply, sampling: Sampling, seconds: float) -> Generation:
         tells = self._found.server in ("vllm", "sglang")
@@ -282,6 +307,14 @@ class OpenAIEngine:
                 "(limit its turns where it is served)"
             )
         return tuple(problems)
+
+    def _silent(self, thought: bool) -> str:
+        """What to change if a turn ends by itself before it says anything."""
+        if thought:
+            parser = "the server's reasoning parser may not fit the model"
+            return f"{self.name} ended its turn inside a thought: {parser}, or `max_tokens` is too small"
+        change = "raise `max_tokens` if it thinks without showing it, or choose another `model`"
+        return f"{self.name} returned an empty turn: {change}"
 
     def _body(
         self, context: Mapping[str, Any], sampling: Sampling, room: int, *, chat: bool, stream: bool
@@ -340,5 +373,12 @@ class OpenAIEngine:
         return watch
 
     async def find_out(self) -> None:
-        """Ask the endpoint, once, which server it is, what it serves and how long a context may be."""
-        await self._found.ask(self.endpoint)
+        """Ask the endpoint, once, what there is to know about it."""
+        template = self._extra.get("chat_template_kwargs") or {}
+        await self._found.ask(self.endpoint, None if self._form is not None else template)
+
+
+def _report(session: OpenAISession, error: EngineRefused, remedy: str) -> None:
+    """Tell who watches that a refused request is sent again, changed."""
+    if session.on_retry is not None:
+        session.on_retry(Retry("engine", 1, 0.0, f"{error}: {remedy}"))

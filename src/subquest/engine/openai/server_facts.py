@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ...errors import EngineError, EngineRefused, UsageError
 from .endpoint import Endpoint
-from .failures import BadParameter
+from .failures import Adaptable, BadParameter, NoSystemRole, TurnTooLong, WantsReasoning
 
 log = logging.getLogger("subquest.engine")
 
@@ -34,11 +34,21 @@ class ServerFacts:
     """Parameters that it does not take."""
     in_turns: bool = False
     """It has refused to continue an unfinished assistant message."""
+    system_role: bool = True
+    wants_reasoning: bool = False
+    """It wants its reasoning back with the turns that followed it."""
+    opens_thought: bool = False
+    """The chat template writes `<think>`, so that replies begin inside the thought."""
+    longest_turn: int | None = None
+    """Most tokens of a turn, if the endpoint has said so."""
     asked: bool = False
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def ask(self, endpoint: Endpoint) -> None:
-        """Ask, once, which server it is, what it serves and how long a context may be."""
+    async def ask(self, endpoint: Endpoint, template: Mapping[str, Any] | None) -> None:
+        """Ask, once, which server it is, what it serves, how long a context may be and what its chat template writes.
+
+        `template` holds the arguments of the chat template; None if the server's own is not used.
+        """
         if self._known():
             return
         async with self.asking:
@@ -54,8 +64,10 @@ class ServerFacts:
                     raise EngineRefused(f"{error}; or name the model: {endpoint.base_url}#NAME") from None
             self.model = self.model or _only(models, endpoint)
             entry = next((m for m in models if m.get("id") == self.model), models[0] if models else {})
-            if self.server == "auto":
-                self.server = _OWNERS.get(str(entry.get("owned_by", "")), "auto")
+            server = _OWNERS.get(str(entry.get("owned_by", "")), "auto") if self.server == "auto" else self.server
+            if server == "vllm" and template is not None:
+                self.opens_thought = "<think>" in await endpoint.prompt_end(self.model, template)
+            self.server = server
             meta = entry.get("meta")
             length = entry.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
             if self.window is None and isinstance(length, int) and length > 0:
@@ -64,6 +76,13 @@ class ServerFacts:
 
     def _known(self) -> bool:
         return self.asked or bool(self.model and self.server != "auto")
+
+    def adapt(self, error: Adaptable) -> None:
+        """Change later requests so that this refusal does not come again."""
+        self.system_role &= not isinstance(error, NoSystemRole)
+        self.wants_reasoning |= isinstance(error, WantsReasoning)
+        if isinstance(error, TurnTooLong):
+            self.longest_turn = error.limit
 
     def leave_out(self, error: BadParameter, name: str) -> None:
         """Omit a parameter that the endpoint refused, if the turn is possible without it."""
@@ -78,6 +97,7 @@ class ServerFacts:
 def _only(models: Sequence[Mapping[str, Any]], endpoint: Endpoint) -> str:
     """The name of the one model that is served."""
     names = sorted(str(m.get("id", "")) for m in models)
+    names = [name for name in names if "embed" not in name] or names  # LM Studio always lists an encoder
     if len(names) != 1:
         served = f"it serves {', '.join(names[:20])}" if names else "it lists no model"
         raise UsageError(f"name the model to use at {endpoint.base_url}: {served}")
