@@ -90,8 +90,14 @@ def main(argv: list[str]) -> dict[str, Any]:
     args = parser.parse_args(argv)
     if args.worlds:
         return {"name": "search_quality", "figures": {spec: facts_found(spec) for spec in args.worlds}, "ratios": {}}
-    temporary = None if args.cache else tempfile.TemporaryDirectory(prefix="subquest-bench-")
-    cache = args.cache or Path(temporary.name)  # type: ignore[union-attr]
+    if args.cache:
+        return measured(args, args.cache)
+    with tempfile.TemporaryDirectory(prefix="subquest-bench-") as cache:
+        return measured(args, Path(cache))
+
+
+def measured(args: argparse.Namespace, cache: Path) -> dict[str, Any]:
+    """What is found in indexes that are kept in `cache`."""
     corpus = "corpus" if (args.data / f"{SETS[0]}_corpus.jsonl.gz").exists() else "train_corpus"
     figures: dict[str, Any] = {}
     for name in args.sets.split(","):
@@ -123,8 +129,6 @@ def main(argv: list[str]) -> dict[str, Any]:
                     continue
                 for peer, rows in PUBLISHED.items():
                     ratios[f"{name} {mode} / published {peer} R@5"] = round(values["R@5"] / rows[name][1], 3)
-    if temporary:
-        temporary.cleanup()
     return {"name": "search_quality", "figures": figures, "ratios": ratios}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -104,3 +105,23 @@ def test_files_on_the_map_exist() -> None:
     )
     assert named
     assert [name for name in sorted(named) if not (SOURCE / name).is_file()] == []
+
+
+def module_maps() -> dict[str, list[str]]:
+    """Packages whose docstring has a table of modules, with the names in it."""
+    found = {}
+    for name, path in modules().items():
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        rows = re.findall(r"^([a-z_*]+(?:, [a-z_*]+)*) {2,}\S", text, re.MULTILINE)
+        if path.name == "__init__.py" and rows:
+            found[name] = [module for row in rows for module in row.split(", ")]
+    return found
+
+
+@pytest.mark.parametrize("package", module_maps())
+def test_the_table_of_a_package_names_its_modules(package: str) -> None:
+    named = module_maps()[package]
+    there = {name.removeprefix(f"{package}.") for name in modules() if name.startswith(f"{package}.")}
+    there = {name for name in there if "." not in name}
+    assert [name for name in sorted(there) if not any(fnmatch(name, pattern) for pattern in named)] == []
+    assert [pattern for pattern in named if not any(fnmatch(name, pattern) for name in there)] == []

@@ -3,7 +3,8 @@ import multiprocessing
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ PROMPT = [Message("system", "Plan."), Message("user", "Who?")]
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Cache:
-    return Cache(tmp_path / "deep" / "cache.sqlite")
+def cache(tmp_path: Path) -> Iterator[Cache]:
+    with closing(Cache(tmp_path / "deep" / "cache.sqlite")) as cache:
+        yield cache
 
 
 def test_values_come_back_by_kind_and_key(cache: Cache) -> None:
@@ -100,7 +102,7 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
         Cache(text)
     assert text.read_text().startswith("my notes")
     other = tmp_path / "other.sqlite"
-    with sqlite3.connect(other) as db:
+    with closing(sqlite3.connect(other)) as db, db:
         db.execute("CREATE TABLE mine (x)")
     before = other.read_bytes()
     with pytest.raises(DataError, match="another kind of database"):

@@ -111,7 +111,7 @@ def test_an_interrupt_is_one_word(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "script.jsonl").write_text('"x"\n')
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in background jobs
-        "print('ready', flush=True); from subquest.cli import main; sys.exit(main(sys.argv[1:]))"
+        "from subquest.cli import main; print('ready', flush=True); sys.exit(main(sys.argv[1:]))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, *words], cwd=tmp_path, start_new_session=True, text=True,

@@ -13,7 +13,7 @@ from subquest.models import smollm2_path
 
 from ..engine.loopback import Answer, Loopback, Request, chat
 
-MODES = ["chat", "usage", "reasoning", "stop strings", "prefill", "tool calls", "completions"]
+MODES = ["chat", "usage", "system role", "reasoning", "stop strings", "prefill", "tool calls", "completions"]
 
 
 def capable(request: Request) -> Answer:
@@ -38,6 +38,8 @@ def poor(request: Request) -> Answer:
     body = request.body
     if "prompt" in body:
         return Answer({"detail": "Not Found"}, 404)
+    if body["messages"][0]["role"] == "system":
+        return Answer({"error": {"message": "System role not supported"}}, 400)
     if body["messages"][-1]["role"] == "assistant":
         return Answer({"error": {"message": "The last message must be a user message."}}, 400)
     if "Count" in body["messages"][0]["content"]:
@@ -68,6 +70,7 @@ async def test_what_does_not_work_is_told_and_what_happens_instead(capsys: pytes
         status, checks = await doctor(f"openai:m@{server.url}", capsys)
     assert (status, [name for name, check in checks.items() if check["ok"]]) == (0, ["chat"])
     assert "estimated" in checks["usage"]["detail"]
+    assert "first user message" in checks["system role"]["detail"]
     assert "watched for in the stream" in checks["stop strings"]["detail"]
     assert "goes on in turns" in checks["prefill"]["detail"]
     assert "none was made" in checks["tool calls"]["detail"]

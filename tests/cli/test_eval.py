@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,7 @@ def test_a_run_that_does_not_say_its_tools_goes_on(toy: Path, capsys: pytest.Cap
     assert main([*EVAL, "--adapter", "mine.gguf", "--limit", "2"]) == 0
     with RunStore.open("run") as run:
         old = {key: value for key, value in run.settings.items() if key not in ("tools", "prompts", "adapter_content")}
-    with sqlite3.connect("run") as file:
+    with closing(sqlite3.connect("run")) as file, file:
         file.execute("UPDATE meta SET value = ? WHERE key = 'settings'", [json.dumps(old)])
     assert main([*EVAL, "--adapter", "mine.gguf", "--egress", "public"]) == 0
     capsys.readouterr()
@@ -158,13 +159,13 @@ def test_a_run_that_does_not_say_its_tools_goes_on(toy: Path, capsys: pytest.Cap
 def test_a_run_that_was_salvaged_without_scores_is_scored_again(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(EVAL) == 0
     whole = json.loads(capsys.readouterr().out)
-    with sqlite3.connect("run") as file:
+    with closing(sqlite3.connect("run")) as file, file:
         file.execute("DELETE FROM score WHERE episode IN (SELECT id FROM episode LIMIT 4)")
     assert main(EVAL) == 0
     out, err = capsys.readouterr()
     assert "4 answers of the run had no scores; they are scored now" in err
     assert json.loads(out) == whole
-    with sqlite3.connect("run") as file:
+    with closing(sqlite3.connect("run")) as file, file:
         file.execute("DELETE FROM score")
     assert main(EVAL[:-1]) == 0  # for people, too
     assert "0.500" in capsys.readouterr().out
@@ -468,7 +469,7 @@ def test_webwalkerqa_is_judged_by_its_own_instruction(toy: Path, monkeypatch: py
     asked.clear()
     with RunStore.open(toy / "by-set", write=True) as run:
         settings = {**run.settings, "judge": {"model": "scripted:judge.jsonl", "instruction": "equivalence"}}
-    with sqlite3.connect(run_path(toy / "by-set")) as db:
+    with closing(sqlite3.connect(run_path(toy / "by-set"))) as db, db:
         db.execute("DELETE FROM score WHERE metric = 'judge'")
         db.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (json.dumps(settings),))
     assert main([*arguments, "--out", "by-set"]) == 0

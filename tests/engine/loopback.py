@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -66,12 +66,15 @@ async def until(condition: Callable[[], Any]) -> None:
 class Loopback:
     """Use as `async with Loopback(answer, answer, …)`: each request takes the next answer, the last one stays.
 
-    `models` is what `/models` lists, or its whole `Answer`.
+    `models` is what `/models` lists, or its whole `Answer`; `prompt_end` are the tokens that vLLM's `/tokenize` tells.
     """
 
-    def __init__(self, *answers: Answer | dict[str, Any] | Handler, models: Any = None) -> None:
+    def __init__(
+        self, *answers: Answer | dict[str, Any] | Handler, models: Any = None, prompt_end: Sequence[str] = ()
+    ) -> None:
         self.answers = list(answers)
         self.models = models
+        self.prompt_end = list(prompt_end)
         self.requests: list[Request] = []
         self.peak = 0
         self.connections = 0
@@ -94,7 +97,7 @@ class Loopback:
 
     @property
     def posts(self) -> list[Any]:
-        return [r.body for r in self.requests if r.method == "POST"]
+        return [r.body for r in self.requests if r.method == "POST" and r.path != "/tokenize"]
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -122,6 +125,8 @@ class Loopback:
         if request.path.endswith("/models"):
             listed = self.models if isinstance(self.models, Answer) else Answer({"data": self.models})
             answer: Any = listed if self.models is not None else Answer({}, 404)
+        elif request.path == "/tokenize":
+            answer = Answer({"token_strs": self.prompt_end}) if self.prompt_end else Answer({}, 404)
         else:
             answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if callable(answer):

@@ -1,6 +1,7 @@
 """Endpoints that misbehave: an episode ends with an answer, or with a reason that names what to change."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,9 +23,10 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     documents = [Document("1", "Kestel", "The river Lume flows through Kestel.")]
-    return Index.build(tmp_path_factory.mktemp("index") / "kestel", documents)
+    with Index.build(tmp_path_factory.mktemp("index") / "kestel", documents) as index:
+        yield index
 
 
 def searching(request: Request) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,10 @@ def model(request: Request) -> Answer:
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     folder = tmp_path_factory.mktemp("index") / "peru.sq"
-    return Index.build(folder, [Document("1", "Peru", "Lima is the capital of Peru.")])
+    with Index.build(folder, [Document("1", "Peru", "Lima is the capital of Peru.")]) as index:
+        yield index
 
 
 async def ask(engine: Engine, index: Index) -> Episode:

@@ -211,6 +211,27 @@ OVERFLOWS = {
         256,
     ),
     "llama-cpp-python": ({"message": "Requested tokens (2285) exceed context window of 2048"}, 500, 2048),
+    "lm studio": (
+        {
+            "message": "The number of tokens to keep from the initial prompt is greater than the context length "
+            "(n_keep: 13055>= n_ctx: 4096). Try to load the model with a larger context length."
+        },
+        400,
+        4096,
+    ),
+    "older lm studio": (
+        {
+            "message": "Trying to keep the first 10136 tokens when context the overflows. However, the model is loaded "
+            "with context length of only 7866 tokens, which is not enough."
+        },
+        200,
+        7866,
+    ),
+    "tgi": (
+        {"message": "Input validation error: `inputs` must have less than 4095 tokens. Given: 5000"},
+        422,
+        4095,
+    ),
     "anthropic": ({"message": "prompt is too long: 210000 tokens > 200000 maximum"}, 400, None),
 }
 
@@ -226,11 +247,16 @@ async def test_context_overflows_are_recognised(name: str) -> None:
         assert engine.context_window == window
 
 
-async def test_a_turn_that_almost_fits_is_asked_for_shorter() -> None:
-    message = (
+@pytest.mark.parametrize(
+    "message",
+    [
         "'max_tokens' or 'max_completion_tokens' is too large: 512. This model's maximum context length is 4096 "
-        "tokens and your request has 4000 input tokens (512 > 4096 - 4000)."
-    )
+        "tokens and your request has 4000 input tokens (512 > 4096 - 4000).",
+        "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens and 512 `max_new_tokens`",
+    ],
+    ids=["vllm", "tgi"],
+)
+async def test_a_turn_that_almost_fits_is_asked_for_shorter(message: str) -> None:
     async with Loopback(Answer({"error": {"message": message}}, 400), chat("fits")) as server:
         assert await ask(engine_at(server)) == "fits"
         assert [p["max_tokens"] for p in server.posts] == [512, 96]

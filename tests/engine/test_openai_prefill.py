@@ -124,10 +124,10 @@ async def test_a_refusal_in_turns_is_not_remembered() -> None:
 
 
 async def test_a_template_that_raises_is_not_tried_again() -> None:
-    raised = Answer({"error": {"message": "Jinja Exception: System role not supported"}}, 500)
+    raised = Answer({"error": {"message": "Jinja Exception: Unexpected message role."}}, 500)
     async with Loopback(raised) as server:
         session = await OpenAIEngine("m", endpoint=Endpoint(server.url)).open(PROMPT)
-        with pytest.raises(EngineRefused, match="System role not supported"):
+        with pytest.raises(EngineRefused, match="Unexpected message role"):
             await session.generate(Sampling())
         assert len(server.posts) == 1
 

@@ -138,6 +138,24 @@ def test_calls_that_a_server_streams_under_one_index_stay_apart() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("pieces", "made"),
+    [
+        ([("search", '{"query": "one"}'), ("search", '{"query": "two"}')], ['{"query": "one"}', '{"query": "two"}']),
+        ([("search", '{"query": '), ("search", '"one"}')], ['{"query": "one"}']),
+        ([("sea", ""), ("rch", '{"query": "one"}'), (None, "")], ['{"query": "one"}']),
+    ],
+    ids=["whole calls", "a repeated name", "a name in pieces"],
+)
+def test_calls_without_ids_are_told_apart_by_their_arguments(pieces: list[tuple[Any, str]], made: list[str]) -> None:
+    """Gemini streams whole calls, without ids, all under one index."""
+    assembler = Assembler()
+    for name, arguments in pieces:
+        assembler.add(delta(delta={"tool_calls": [{"function": {"name": name, "arguments": arguments}}]}))
+    calls = read_reply(assembler.whole()).tool_calls
+    assert [(call.name, call.arguments) for call in calls] == [("search", arguments) for arguments in made]
+
+
 @pytest.mark.parametrize("token", ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "</s>", "<end_of_turn>\n"])
 def test_a_models_end_of_turn_is_no_part_of_its_text(token: str) -> None:
     """vLLM leaves it in the text of a request with tools."""

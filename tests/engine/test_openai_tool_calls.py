@@ -122,8 +122,8 @@ async def test_a_call_that_the_server_hands_through_as_text_is_a_call(handed_thr
         await session.append("<documents>Lima</documents>")
         await session.generate(Sampling())
     assert server.posts[1]["messages"][2:] == [
-        {"role": "assistant", "content": "I look.", "tool_calls": [call("search", '{"query": "q"}', "call_0")]},
-        {"role": "tool", "tool_call_id": "call_0", "content": "<documents>Lima</documents>"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [call("search", '{"query": "q"}', "call00000")]},
+        {"role": "tool", "tool_call_id": "call00000", "content": "<documents>Lima</documents>"},
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from subquest.engine import Engine, Generation, Message, Sampling, Session
 from subquest.engine.embedded import EmbeddedEngine, EmbeddedSession
-from subquest.engine.embedded.scheduler import CacheEntry
+from subquest.engine.embedded.cell_cache import CacheEntry
 from subquest.engine.gguf_file import CONTROL, read_gguf_file, tokens_of_kind
 from subquest.errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable, UsageError
 from subquest.models import smollm2_path

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -45,18 +46,18 @@ def test_a_killed_creation_is_finished_by_the_next(tmp_path: Path, how: str) -> 
     with Index.build(folder, [ONE]) as index:
         assert [hit.document.id for hit in index.search("straw")] == ["1"]
         assert index.verify() == []
-    with sqlite3.connect(folder / "store.db") as db:
+    with closing(sqlite3.connect(folder / "store.db")) as db, db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_a_database_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "i"
     folder.mkdir()
-    with sqlite3.connect(folder / "store.db") as db:
+    with closing(sqlite3.connect(folder / "store.db")) as db, db:
         db.execute("CREATE TABLE letters (text TEXT)")
     with pytest.raises(UsageError):
         Index.build(folder, [ONE])
-    with sqlite3.connect(folder / "store.db") as db:
+    with closing(sqlite3.connect(folder / "store.db")) as db, db:
         assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("letters",)]
 
 

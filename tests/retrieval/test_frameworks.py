@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,9 @@ from .servers import retrieval_server
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Index:
-    return Index.build(tmp_path / "a.sq", LIBRARY)
+def index(tmp_path: Path) -> Iterator[Index]:
+    with Index.build(tmp_path / "a.sq", LIBRARY) as index:
+        yield index
 
 
 class Broken:

@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,7 @@ def test_info_survives_a_writer_that_removes_files(index: Index, monkeypatch: py
 
 
 def test_an_index_of_another_format_is_refused(index: Index) -> None:
-    with sqlite3.connect(index.path / "store.db") as db:
+    with closing(sqlite3.connect(index.path / "store.db")) as db, db:
         db.execute("UPDATE settings SET value = '99' WHERE key = 'format'")
     with pytest.raises(DataError, match="format 99"):
         Index.open(index.path)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from subquest.retrieval.ingest import Report, ingest
 from subquest.retrieval.splitter import Size
 from subquest.runtime.evidence import Finding, support_of
 
+from ..open_files import open_below
 from ..readers.made import archive, docx, pdf, pptx, put, xlsx
 
 pytest.importorskip("pypdfium2", reason="ingestion of PDF needs the extra `web-tools`")
@@ -346,8 +348,8 @@ async def test_a_changed_index_never_answers_from_the_cache(tmp_path: Path) -> N
     docs = put(tmp_path / "docs", {"a.txt": "An apple a day.", "b.txt": "Pears."})
     index, _ = built(tmp_path, docs)
     copy = tmp_path / "copy.sq"
-    with index:
-        cached = CachedSearch(index, Cache(tmp_path / "cache.sqlite"))
+    with index, closing(Cache(tmp_path / "cache.sqlite")) as cache:
+        cached = CachedSearch(index, cache)
         assert (await cached.retrieve(["apple"], 3))[0].cached is False  # type: ignore[attr-defined]
         assert (await cached.retrieve(["apple"], 3))[0].cached is True  # type: ignore[attr-defined]
         shutil.copytree(index.path, copy)
@@ -417,8 +419,10 @@ def test_lines_that_are_no_documents_are_named_and_the_rest_is_kept(tmp_path: Pa
         again = ingest(index, [docs])
         assert (again.files, len(again.problems)) == (0, 2)
     with Index.build(tmp_path / "strict.sq", []) as strict:
-        with pytest.raises(DataError, match=r"docs/c\.jsonl, line 2: not JSON"):
+        with pytest.raises(DataError, match=r"docs/c\.jsonl, line 2: not JSON") as stopped:
             ingest(strict, [docs], on_error="stop")
+        assert stopped.value.__traceback__ is not None
+        assert open_below(docs) == [], "not even files that were to be read next, while somebody holds the error"
         assert ids(strict) == {"1"}
         assert ingest(strict, [docs]).added == 2
 

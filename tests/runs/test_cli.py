@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_a_damaged_run_leaves_no_half_export(tmp_path: Path, capsys: pytest.Capt
     path, lines = tmp_path / "run.sqlite", tmp_path / "run.jsonl"
     with RunStore.create(path) as run:
         run.add_episode(episode("e1"), scores={"em": 1.0}).wait()
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE score SET value = 'x'")
     assert main(["runs", "export", str(path), "--out", str(lines)]) == 2
     assert "is damaged" in capsys.readouterr().err

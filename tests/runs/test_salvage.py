@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,8 @@ def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"nothing in .* is readable"):
             salvage_run(source, target)
     source.unlink()
-    sqlite3.connect(source).execute("CREATE TABLE t (x)")
+    with closing(sqlite3.connect(source)) as db:
+        db.execute("CREATE TABLE t (x)")
     with pytest.raises(DataError, match=r"x\.sqlite is an SQLite file, but not a run"):
         salvage_run(source, target)
     assert not target.exists()
@@ -142,10 +144,10 @@ def test_numbers_and_names_that_are_none_any_more(tmp_path: Path) -> None:
     with RunStore.create(path) as run:
         for n in range(4):
             run.add_episode(episode(f"e{n}", n), scores={"em": 1.0, "f1": 0.5}).wait()
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("PRAGMA writable_schema = ON")
         db.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '')")
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE score SET value = NULL WHERE episode = 'e1' AND metric = 'em'")
         db.execute("UPDATE episode SET id = 'd2', added = NULL WHERE id = 'e2'")
         db.execute("UPDATE episode SET body = 5 WHERE id = 'e3'")

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -338,7 +339,7 @@ def test_a_read_only_folder_can_be_read(tmp_path: Path, monkeypatch: pytest.Monk
         (lambda p: p.write_bytes(b""), "is empty, not a run"),
         (lambda p: p.write_bytes(b"question,answer\n" * 500), "is not a run of Subquest"),
         (lambda p: p.write_bytes(b"SQLite format 3\0" + bytes(8000)), "is not a run of Subquest"),
-        (lambda p: sqlite3.connect(p).execute("CREATE TABLE t (x)"), "an SQLite file, but not a run"),
+        (lambda p: _other(p), "an SQLite file, but not a run"),
         (lambda p: _newer(p), "written by a newer Subquest (run format 99"),
         (lambda p: _cut(p), "is damaged"),
     ],
@@ -351,6 +352,11 @@ def test_any_other_file_is_refused_by_name(tmp_path: Path, make: object, message
         RunStore.open(path, write=write)
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def _other(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE t (x)")
 
 
 def _newer(path: Path) -> None:

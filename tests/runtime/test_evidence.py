@@ -325,3 +325,18 @@ def test_what_a_sentence_says_itself_counts_more_than_its_title() -> None:
     question = "Who organises the journey to the Hartfeld festival?"
     found = support_of("Ruta Kalnina", question, [Finding(question, "Ruta Kalnina", "", (mail, minutes))])
     assert [quote.quote for quote in found.evidence if quote.states_answer] == ["Ruta Kalnina organises the journey."]
+
+
+def test_rows_of_one_table_that_were_read_apart_are_quoted_each_once() -> None:
+    """A role that asks about a row is shown that row alone, so each of them begins its text."""
+    rows = {"Ada Brandt": "Name: Ada Brandt; Phone: 4410", "Sten Vik": "Name: Sten Vik; Phone: 4413"}
+    whole = Document("staff.csv#1", "staff.csv", "\n".join(rows.values()))
+    findings = [
+        Finding(f"What is the phone of {name}?", row.rpartition(" ")[2], "", [replace(whole, text=row)])
+        for name, row in rows.items()
+    ]
+    assert [quote.quote for quote in support(findings)] == list(rows.values())
+    again = replace(findings[1], documents=[whole])
+    assert [quote.quote for quote in support([*findings, again])] == list(rows.values())
+    last = support_of("4413", "What is the phone of the colleague of Ada Brandt?", [*findings, again]).evidence
+    assert [quote.quote for quote in last if quote.states_answer] == [rows["Sten Vik"]]

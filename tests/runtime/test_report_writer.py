@@ -83,6 +83,7 @@ def test_a_report_has_sections_checked_sentences_and_sources() -> None:
     assert "## Origin\n\nMila Torrun was born in Kestel in 1889 [2]." in episode.answer
     assert "[1] Orvane Bridge, bridges.pdf, page 3:" in episode.answer
     assert "people.md, line 12" in episode.answer
+    assert "states the answer" not in episode.answer  # of a section's question, which nobody sees
     assert episode.supported is True
     assert episode.settings["style"] == "report"
     assert Episode.from_json(episode.to_json()) == episode

@@ -124,14 +124,14 @@ def test_clients_that_say_no_more_are_given_up(server: Running, monkeypatch: pyt
 
 
 def test_clients_that_say_more_are_waited_for(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PATIENCE", 1.0)
+    monkeypatch.setattr(limits, "PATIENCE", 2.0)
     with connected(server) as connection:
         connection.sendall(request(b"", b"X: slow", size=len(BODY)))
-        for n in range(0, len(BODY), 8):
-            time.sleep(0.2)
-            connection.sendall(BODY[n : n + 8])
+        for n in range(0, len(BODY), 6):
+            time.sleep(0.25)
+            connection.sendall(BODY[n : n + 6])
         assert reply(connection)[0] == 200
-        time.sleep(1.5)  # between two requests nothing is owed
+        time.sleep(2.5)  # between two requests nothing is owed
         connection.sendall(request())
         assert reply(connection)[0] == 200
 

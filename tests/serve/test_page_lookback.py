@@ -216,6 +216,30 @@ def test_files_become_an_index_of_their_own(start: Start, page: Any) -> None:
         expect(page.locator(".quote cite").first).to_contain_text("bridges.pdf, page 2")
 
 
+def test_a_large_file_under_the_question_says_how_far_it_is(start: Start, page: Any) -> None:
+    line = b"The Orvane Bridge was designed by Mila Torrun. She was born in Kestel.\n"
+    files = [
+        {"name": "long.txt", "mimeType": "text/plain", "buffer": line * 60_000},
+        {"name": "short.txt", "mimeType": "text/plain", "buffer": line},
+    ]
+    with start() as server:
+        page.goto(server.url)
+        page.get_by_label("Question", exact=True).fill(QUESTION)
+        network = page.context.new_cdp_session(page)
+        speed = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 2_000_000}
+        network.send("Network.emulateNetworkConditions", speed)
+        page.get_by_label("Add files to a new index").set_input_files(files)
+        expect(page.locator(".composer .told")).to_contain_text("long.txt, 1 of 2 Sending…")
+        expect(page.locator(".composer .told")).to_contain_text(re.compile(r"Sending… [1-9]\d?%"))
+        expect(page.get_by_role("button", name="Ask", exact=True)).to_be_disabled()
+        expect(page.get_by_label("Add files to a new index")).to_have_count(0)
+        expect(page.get_by_role("progressbar", name="Reading long.txt")).to_have_count(1)
+        page.get_by_text("read into the index long-and-1-more.").wait_for()
+        expect(page.get_by_role("progressbar")).to_have_count(0)
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.locator(".quote cite").first).to_contain_text("txt, line 1")
+
+
 def test_a_folder_becomes_an_index_of_its_own(start: Start, page: Any, tmp_path: Path) -> None:
     texts = {"a.txt": "The inn is open.", "deeper/a.txt": "The bar is open.", ".hidden.txt": "x", "app.exe": "x"}
     for folder, files in (("My papers", texts), ("nothing", {"app.exe": "x"})):
@@ -241,9 +265,11 @@ def test_what_does_not_fit_is_found(browser: Any) -> None:
     )
     found = unfit(page, "it")
     page.close()
-    assert {"html-has-lang", "color-contrast"} <= {rule for rule, _ in found["it, light"]}
-    assert [rule for rule, _ in found["it, dark"]] == ["color-contrast"]
-    assert found["width of it, light"] > 900
+    for device in ("screen", "phone"):
+        assert {"html-has-lang", "color-contrast"} <= {rule for rule, _ in found[f"it, {device}, light"]}
+        assert [rule for rule, _ in found[f"it, {device}, dark"]] == ["color-contrast"]
+    assert found["width of it, phone, light"] > 900
+    assert "width of it, screen, light" not in found
 
 
 VIEWS = {

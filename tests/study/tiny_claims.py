@@ -4,7 +4,7 @@ one set and one question a claim, one step a training and turns of a few tokens.
 import re
 from pathlib import Path
 
-from subquest.study.recipe import claims_folder
+from subquest.study.catalog import claims_folder
 
 WORLD = "world:seed=7,articles=160,questions=1,split={},hops=2"
 MODEL = "random:qwen2"
@@ -19,7 +19,7 @@ def write_tiny_claims(folder: Path) -> Path:
             text = file.read_text()
             tiny = _study if file.name == "study.toml" else _training if "[model]" in text else _claims
             (place / file.name).write_text(tiny(text) if file.suffix == ".toml" else text)
-    (folder / "claims").symlink_to(claims_folder())
+    (folder / "claims").symlink_to(claims_folder("claims"))
     (folder / "claims-0.5b").symlink_to(claims_folder("claims-0.5b"))
     return place
 

@@ -423,7 +423,7 @@ def test_a_search_that_hangs_is_left_when_the_time_is_over() -> None:
         "planner": ["<task>who?</task>", "<answer>x</answer>"],
         "executor": ["<search>Orvane</search>", "<result>nothing yet</result>"],
     }
-    episode = CoDA(ScriptedEngine(script), SlowSearch(), limits=Limits(seconds=0.3)).ask("Who designed it?")
+    episode = CoDA(ScriptedEngine(script), SlowSearch(), limits=Limits(seconds=1.0)).ask("Who designed it?")
     assert episode.usage.seconds < 10
     assert [e.where for e in episode.errors] == ["search"]
     assert "time limit" in episode.errors[0].message

@@ -104,6 +104,13 @@ def conversations(name: str) -> Iterator[list[str]]:
         yield [message.content for message in rest[begin:end] if message.role == "assistant"]
 
 
+@pytest.mark.parametrize(
+    "name", ["hira/search", "hira/deep", "hira/code", "hira/multimodal", "hira/toolbox", "react-tools/agent"]
+)
+def test_a_role_with_tools_knows_the_date(name: str) -> None:
+    assert "--- user\nToday is $date.\n" in text(name)
+
+
 def as_turn(written: str) -> Turn:
     return Turn(written, parse(written), Generation(written, "stop"))
 

@@ -203,12 +203,13 @@ async def test_code_that_breaks_its_own_python_gets_a_result(code):
 async def test_a_cancelled_call_keeps_the_variables_and_closing_leaves_nothing():
     box = Sandbox(SMALL)
     await box.run("x = 6")
-    for code in (
-        "import time; x += 1; time.sleep(60)",
-        "import time\nwhile True:\n    try: time.sleep(9)\n    except: pass",
+    for begun, code in (
+        ("a", "import time; x += 1; open('a', 'w').close(); time.sleep(60)"),
+        ("b", "import time\nwhile True:\n    try: open('b', 'w').close(); time.sleep(9)\n    except: pass"),
     ):
         call = asyncio.create_task(box.run(code))
-        await asyncio.sleep(0.2)
+        while begun not in box.folder.names():  # noqa: ASYNC110 (only the code can tell)
+            await asyncio.sleep(0.01)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -251,5 +252,5 @@ async def test_descriptors_and_watchdogs_do_not_leak():
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         await once()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     assert not [t for t in threading.enumerate() if t.name == "sandbox-watchdog"]

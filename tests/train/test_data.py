@@ -102,6 +102,31 @@ def test_questions_of_some_types(tmp_path: Path) -> None:
         load_material([DataPart(folder, types=("sum",))])
 
 
+def test_a_weight_draws_questions_by_the_seed(tmp_path: Path) -> None:
+    """Not the first ones: a file may be in an order."""
+    folder = source(tmp_path / "a", *(f"T{n}" for n in range(100)))
+
+    def asked(weight: float, seed: int = 0) -> list[int]:
+        return [int(q.id) for q in load_material([DataPart(folder, weight=weight)], seed=seed).questions]
+
+    quarter = asked(0.25)
+    assert quarter == sorted(set(quarter)) == asked(0.25)
+    assert (len(quarter), quarter != list(range(25)), quarter != asked(0.25, seed=1)) == (25, True, True)
+    assert asked(2.25) == [*range(100), *range(100), *quarter]
+    assert asked(0.001) == []
+
+
+def test_digests_cover_the_questions_that_a_weight_draws(tmp_path: Path) -> None:
+    """A run must not go on with others. Whole weights draw none, so that older runs of them go on."""
+    folder = source(tmp_path / "a", *(f"T{n}" for n in range(100)))
+    found: list[dict[str, str]] = []
+    for weight, seed in ((1.0, 0), (3.0, 1), (0.5, 0), (0.5, 1)):
+        found.append({})
+        load_material([DataPart(folder, weight=weight)], seed=seed, digests=found[-1])
+    assert found[0] == found[1]
+    assert len({tuple(digests.values()) for digests in found}) == 3
+
+
 def test_sources_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source(tmp_path / "a", "Orvane")
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,9 @@ def vocabulary() -> Vocabulary:
 
 
 @pytest.fixture(scope="module")
-def index(world: World, tmp_path_factory: pytest.TempPathFactory) -> Index:
-    return Index.build(tmp_path_factory.mktemp("gold") / "world.sq", world.documents)
+def index(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    with Index.build(tmp_path_factory.mktemp("gold") / "world.sq", world.documents) as index:
+        yield index
 
 
 def traces(system: str, world: World, index: Index, vocabulary: Vocabulary, **settings: str) -> Traces:

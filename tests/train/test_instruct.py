@@ -14,12 +14,12 @@ from subquest.errors import ConfigError
 from subquest.record import Document, Episode, Question, Step, Usage
 from subquest.train import instruct as pipeline
 from subquest.train.data import Material, load_material, open_search
+from subquest.train.gold_traces import gold_traces
 from subquest.train.instruct import Articles, run_pipeline, trivial
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart, InstructPart, load_recipe
 from subquest.train.rule_teacher import RuleTeacher
 from subquest.train.teacher import Traces
-from subquest.train.traces import gold_traces
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 

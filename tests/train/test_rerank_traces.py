@@ -22,10 +22,11 @@ from subquest.retrieval.rerank import Pointwise, judgement
 from subquest.train import rerank_traces as judging
 from subquest.train.components import make_policy
 from subquest.train.data import Material, load_material, open_search
+from subquest.train.gold_traces import gold_traces
 from subquest.train.optimiser import Optimiser
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import DataPart, ModelPart, OptimiserPart, Recipe, load_recipe
-from subquest.train.traces import TraceSet, gold_traces, join, traces_of
+from subquest.train.traces import TraceSet, join, traces_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT / ".." / "shared" / "data"

@@ -20,10 +20,11 @@ from subquest.retrieval import Index
 from subquest.runs import RunStore
 from subquest.train.batch import Rollout, pack
 from subquest.train.components import load_source
+from subquest.train.gold_traces import _pool, gold_traces, opening_of
 from subquest.train.launch import prepare
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import load_recipe
-from subquest.train.traces import TraceSet, _pool, gold_traces, join, opening_of, traces_of
+from subquest.train.traces import TraceSet, join, traces_of
 
 from .episodes import episode, rollouts_of, trajectory
 
@@ -198,16 +199,16 @@ def test_traces_are_prepared_without_the_weights(tmp_path: Path, monkeypatch: py
 
 
 def test_the_passages_of_a_source_are_indexed_once_for_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
-    from subquest.train import traces
+    from subquest.train import gold_traces as making
 
     built: list[Path] = []
-    opened = traces.open_search
+    opened = making.open_search
 
     def counted(documents: Iterable[Document], folder: Path, papers: Sequence[Path]) -> Index:
         built.append(folder)
         return opened(documents, folder, papers)
 
-    monkeypatch.setattr(traces, "open_search", counted)
+    monkeypatch.setattr(making, "open_search", counted)
     source = {"questions": "world:seed=1,articles=160,questions=24", "systems": ["coda", "rag", "rerank"]}
     made = gold_traces(load_recipe(RECIPES / "coda-sft-smoke.toml", {"data": [source]}), tiny_source())
     assert {"coda", "rag"} <= made.made_by.keys()

@@ -82,14 +82,24 @@ export function names(files: File[]): string[] {
   });
 }
 
+/** A file on its way: the share of it that has been sent, and which of several it is, from 1. */
+export interface Arriving {
+  name: string;
+  share: number;
+  number: number;
+}
+
 /** Files one after the other; what cannot be read is told, unless that is all of them: then it is the failure. */
-export async function upload(index: string, files: File[], ocr = false): Promise<Added & { scans: File[]; failure?: Error }> {
+export async function upload(index: string, files: File[], ocr: boolean, onProgress: (far: Arriving) => void): Promise<Added & { scans: File[]; failure?: Error }> {
   const all: Added = { added: 0, updated: 0, problems: [] };
   const failures = new Map<File, Error>();
   const called = names(files);
   for (const [i, file] of files.entries())
     try {
-      const { added, updated, problems } = await send(index, file, called[i], ocr);
+      const name = called[i]!;
+      const tell = (share: number) => onProgress({ name, share, number: i + 1 });
+      tell(0);
+      const { added, updated, problems } = await send(index, file, name, ocr, tell);
       all.added += added;
       all.updated += updated;
       all.problems.push(...problems);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..output_file import check_output
-from . import data_questions
+from . import data_organisations, data_questions
 
 if TYPE_CHECKING:
     from ..data.registry import Published
-    from ..paperwork.writing import Written
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,18 +46,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     convert.add_argument(
         "--corpus", type=Path, metavar="FILE", help="also write the questions' own paragraphs, to index (.jsonl[.gz])"
     )
-    made = actions.add_parser(
-        "organisations", help="let a model write the papers of invented organisations, with questions about them"
+    data_organisations.configure(
+        actions.add_parser(
+            "organisations", help="let a model write the papers of invented organisations, with questions about them"
+        )
     )
-    made.add_argument("out", metavar="FOLDER", type=Path, help="where train/ and dev/ go; a stopped run continues here")
-    made.add_argument("--model", help="who writes, as in ask --model; without it, only what is written is rendered")
-    made.add_argument("--count", type=int, default=100, help="number of organisations (default 100)")
-    made.add_argument("--seed", type=int, default=0, help="the same seed gives the same facts (default 0)")
-    made.add_argument("--dev", type=float, default=0.05, metavar="SHARE", help="share that goes to dev/ (default 0.05)")
-    made.add_argument("--minutes", type=float, help="stop writing after this time; default: when all are written")
-    made.add_argument("--concurrency", type=int, default=64, help="calls to the model at once (default 64)")
-    made.add_argument("--journal-only", action="store_true", help="write, and leave rendering to a later call")
-    made.add_argument("--json", action="store_true", help="print the report as one JSON document")
     data_questions.configure(
         actions.add_parser("questions", help="let a model write questions about your own documents, with plans")
     )
@@ -70,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         "list": _list,
         "get": _get,
         "convert": _convert,
-        "organisations": _organisations,
+        "organisations": data_organisations.run,
         "questions": data_questions.run,
     }
     return actions[args.action](args)
@@ -182,75 +173,3 @@ def _convert(args: argparse.Namespace) -> int:
     skipped = f", {len(bad)} rows skipped" if bad else ""
     print(f"{len(questions)} questions written to {args.out}{corpus}{skipped}", file=sys.stderr)
     return 0
-
-
-def _organisations(args: argparse.Namespace) -> int:
-    from ..data.journal import read_journal
-    from ..paperwork.dataset import write_split
-    from ..paperwork.writing import JOURNAL, Written, totals
-
-    for name, least in (("count", 1), ("concurrency", 1)):
-        if getattr(args, name) < least:
-            raise UsageError(f"--{name} must be at least {least}")
-    if not 0 <= args.dev <= 0.5:
-        raise UsageError("--dev is a share from 0 to 0.5")
-    if args.minutes is not None and not args.minutes > 0:
-        raise UsageError("--minutes must be above 0")
-    if args.out.exists() and not args.out.is_dir():
-        raise UsageError(f"{args.out} is not a folder; choose another name")
-    if args.model:
-        written = asyncio.run(_write_organisations(args))
-    else:
-        written = [one for one in read_journal(args.out / JOURNAL, Written) if one.organisation.number < args.count]
-    if not written:
-        raise UsageError(
-            f"{args.out / JOURNAL} has no finished organisation; "
-            + ("give it more --minutes" if args.model else "name a --model that writes some")
-        )
-    every = round(1 / args.dev) if args.dev else 0
-    splits: dict[str, list[Written]] = {"train": [], "dev": []}
-    for one in written:
-        splits["dev" if every and one.organisation.number % every == every - 1 else "train"].append(one)
-    if args.journal_only:
-        splits = {}
-    kept, refused = totals(written)
-    report: dict[str, Any] = {"organisations": len(written), "kept": dict(kept), "refused": dict(refused)}
-    for split, some in splits.items():
-        if some:
-            made = write_split(some, args.out / split, split)
-            found = {
-                "questions": len(made.questions),
-                "passages": len(made.passages),
-                "added": dict(made.added),
-                "left_out": dict(made.left_out),
-            }
-            report[split] = found
-            print(f"{args.out / split}: {found['questions']} questions, {found['passages']} passages", file=sys.stderr)
-    if args.json:
-        print(json.dumps(report))
-    else:
-        for what in ("kept", "refused"):
-            for name, count in sorted(report[what].items()):
-                print(f"{what:<9}{count:>7}  {name}")
-    return 0
-
-
-async def _write_organisations(args: argparse.Namespace) -> list[Written]:
-    from ..assemble import open_engine
-    from ..assemble.engines import EngineOptions
-    from ..paperwork.writing import write_organisations
-
-    engine = open_engine(args.model, EngineOptions(concurrency=args.concurrency), part="writer")
-    try:
-        return await write_organisations(
-            engine,
-            args.out,
-            args.count,
-            seed=args.seed,
-            concurrency=args.concurrency,
-            seconds=None if args.minutes is None else args.minutes * 60,
-            progress=lambda n: print(f"\r{n} organisations", end="", file=sys.stderr, flush=True),
-        )
-    finally:
-        print(file=sys.stderr)
-        await engine.close()

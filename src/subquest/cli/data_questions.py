@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import shutil
 import sys
@@ -13,6 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from .writer_options import (
+    add_set_options,
+    check_set_options,
+    finish,
+    open_writer,
+    print_counts,
+    seconds_of,
+    show_count,
+)
 
 if TYPE_CHECKING:
     from ..engine.interface import Engine
@@ -34,12 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="where train/ and dev/ go; a stopped run continues here",
     )
-    parser.add_argument("--model", help="who writes, as in ask --model; without it, only what is written is rendered")
-    parser.add_argument("--count", type=int, default=200, help="number of questions (default 200)")
     parser.add_argument("--seed", type=int, default=0, help="which passages are asked about first (default 0)")
-    parser.add_argument(
-        "--dev", type=float, default=0.1, metavar="SHARE", help="share of the passages for dev/ (default 0.1)"
-    )
     parser.add_argument(
         "--agree",
         type=int,
@@ -52,9 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep questions whose passage is not among the first ten of a search",
     )
-    parser.add_argument("--minutes", type=float, help="stop writing after this time; default: when all are written")
-    parser.add_argument("--concurrency", type=int, default=64, help="calls to the model at once (default 64)")
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON document")
+    add_set_options(parser, count=200, of="questions", dev=0.1)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,21 +63,13 @@ def run(args: argparse.Namespace) -> int:
     from ..question_writing.dataset import write_dataset
     from ..question_writing.writing import JOURNAL, Written, totals
 
-    for name in ("count", "concurrency"):
-        if getattr(args, name) < 1:
-            raise UsageError(f"--{name} must be at least 1")
-    if not 0 <= args.dev <= 0.5:
-        raise UsageError("--dev is a share from 0 to 0.5")
-    if args.minutes is not None and not args.minutes > 0:
-        raise UsageError("--minutes must be above 0")
-    if args.out.exists() and not args.out.is_dir():
-        raise UsageError(f"{args.out} is not a folder; choose another name")
+    check_set_options(args)
     if (args.index or args.source) and not args.model and not (args.out / JOURNAL).exists():
         raise UsageError(f"{args.out} has no questions yet; name a --model that writes some")
-    engine = _open_engine(args) if args.model else None  # a model that is not there is refused before files are read
+    engine = open_writer(args) if args.model else None  # a model that is not there is refused before files are read
     with _nothing_left_of_a_refusal(args.out), _collection(args) as index:
         if engine is not None:
-            written = asyncio.run(_write(args, engine, index))
+            written = _write(args, engine, index)
         else:
             written = list(read_journal(args.out / JOURNAL, Written))
         if not any(one.questions for one in written):
@@ -99,10 +92,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.out / split}: {len(made.questions[split])} questions, {count} passages", file=sys.stderr)
     if args.json:
         print(json.dumps(report))
-        return 0
-    for what in ("kept", "refused", "left_out"):
-        for name, count in sorted(report[what].items()):
-            print(f"{what.replace('_', ' '):<9}{count:>7}  {name}")
+    else:
+        print_counts(report, "kept", "refused", "left_out")
     return 0
 
 
@@ -145,30 +136,21 @@ def _nothing_left_of_a_refusal(out: Path) -> Iterator[None]:
         raise
 
 
-def _open_engine(args: argparse.Namespace) -> Engine:
-    from ..assemble import open_engine
-    from ..assemble.engines import EngineOptions
-
-    return open_engine(args.model, EngineOptions(concurrency=args.concurrency), part="writer")
-
-
-async def _write(args: argparse.Namespace, engine: Engine, index: Index) -> list[Written]:
+def _write(args: argparse.Namespace, engine: Engine, index: Index) -> list[Written]:
     from ..question_writing.writing import Writer, write_questions
 
     writer = Writer(
         engine, index, seed=args.seed, concurrency=args.concurrency, agree=args.agree, unfound=args.keep_unfound
     )
-    try:
-        return await write_questions(
+    with show_count("questions") as progress:
+        work = write_questions(
             writer,
             index,
             args.out,
             args.count,
             seed=args.seed,
             workers=args.concurrency,
-            seconds=None if args.minutes is None else args.minutes * 60,
-            progress=lambda n: print(f"\r{n} questions", end="", file=sys.stderr, flush=True),
+            seconds=seconds_of(args),
+            progress=progress,
         )
-    finally:
-        print(file=sys.stderr)
-        await engine.close()
+        return finish(work, engine)

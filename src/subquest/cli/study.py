@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..study import find_study, read_study, studies
-    from ..study.recipe import CLAIMS_BY_SIZE
+    from ..study.catalog import CLAIMS_BY_SIZE
 
     if not args.name:
         titles = {name: read_study(path).title for name, path in studies().items()} | CLAIMS_BY_SIZE

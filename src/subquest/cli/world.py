@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..output_file import check_output
+from .writer_options import add_writer_options, check_writer_options, finish, open_writer, seconds_of
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -73,8 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     retell.add_argument("--model", required=True, help="who writes, as in ask --model")
     retell.add_argument("--out", required=True, type=Path, help="folder for the retold world")
     retell.add_argument("--seed", type=int, default=0, help="of the model's choices (default 0)")
-    retell.add_argument("--minutes", type=float, help="stop after this time; what is left stays as it was")
-    retell.add_argument("--concurrency", type=int, default=64, help="calls to the model at once (default 64)")
+    add_writer_options(retell)
     for each in (make, check, sample, plans, instruct, retell):
         each.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -258,27 +258,14 @@ def _instruct(args: argparse.Namespace) -> int:
 
 
 def _retell(args: argparse.Namespace) -> int:
-    from ..assemble import open_engine
-    from ..assemble.engines import EngineOptions
-    from ..paperwork.retelling import Retold, retell
+    from ..paperwork.retelling import retell
 
-    if args.concurrency < 1:
-        raise UsageError("--concurrency must be at least 1")
-    if args.minutes is not None and not args.minutes > 0:
-        raise UsageError("--minutes must be above 0")
+    check_writer_options(args)
     if not (args.folder / "world.json").is_file():
         raise UsageError(f"{args.folder} is not the folder of a world: it has no world.json (subquest world make)")
-
-    async def work() -> Retold:
-        engine = open_engine(args.model, EngineOptions(concurrency=args.concurrency), part="writer")
-        try:
-            seconds = None if args.minutes is None else args.minutes * 60
-            how = {"seed": args.seed, "concurrency": args.concurrency}
-            return await retell(engine, args.folder, args.out, seconds=seconds, **how)
-        finally:
-            await engine.close()
-
-    made = asyncio.run(work())
+    engine = open_writer(args)
+    work = retell(engine, args.folder, args.out, seed=args.seed, concurrency=args.concurrency, seconds=seconds_of(args))
+    made = finish(work, engine)
     report = {"articles": made.articles, "questions": made.questions, "refused": dict(made.refused)}
     if args.json:
         print(json.dumps(report))

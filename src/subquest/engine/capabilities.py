@@ -2,6 +2,7 @@
 
 chat           a question and its answer
 usage          whether the server counts tokens
+system role    whether the model has one
 reasoning      whether reasoning is returned separately, inside the text, or not at all
 stop strings   whether a turn ends at one
 prefill        whether an unfinished assistant message is continued (completion mode)
@@ -50,7 +51,7 @@ async def probe(engine: Engine) -> AsyncIterator[Capability]:
     """Results as they arrive; if the first question fails, the others are not asked."""
     try:
         async with asyncio.timeout(FIRST_SECONDS):
-            turn = await _turn(engine, "What colour is a clear sky at noon? Answer in one word.")
+            turn = await _turn(engine, "What colour is a clear sky at noon?", system="Answer in one word.")
     except TimeoutError:
         yield Capability("chat", False, f"no answer within {FIRST_SECONDS:g} s")
         return
@@ -59,7 +60,9 @@ async def probe(engine: Engine) -> AsyncIterator[Capability]:
         return
     yield _answered(turn)
     yield _counted(turn)
-    yield _thought(turn)
+    if isinstance(engine, OpenAIEngine):
+        yield _instructed(engine)
+    yield _thought(engine, turn)
     questions: list[tuple[str, Callable[[], Awaitable[Capability]]]] = [
         ("stop strings", lambda: _stops(engine)),
         ("prefill", lambda: _continues(engine)),
@@ -83,9 +86,10 @@ async def _asked(name: str, question: Callable[[], Awaitable[Capability]]) -> Ca
 
 
 async def _turn(
-    engine: Engine, question: str, *begun: Message, mode: Mode = "chat", stop: tuple[str, ...] = ()
+    engine: Engine, question: str, *begun: Message, system: str = "", mode: Mode = "chat", stop: tuple[str, ...] = ()
 ) -> Generation:
-    session = await engine.open([Message("user", question), *begun], mode=mode)
+    instructions = [Message("system", system)] if system else []
+    session = await engine.open([*instructions, Message("user", question), *begun], mode=mode)
     try:
         return await session.generate(Sampling(max_tokens=ROOM, stop=stop))
     finally:
@@ -107,7 +111,15 @@ def _counted(turn: Generation) -> Capability:
     return Capability("usage", True, f"{usage.prompt_tokens} + {usage.completion_tokens} tokens")
 
 
-def _thought(turn: Generation) -> Capability:
+def _instructed(engine: OpenAIEngine) -> Capability:
+    if engine.system_role:
+        return Capability("system role", True, "instructions were taken")
+    return Capability("system role", False, "refused: instructions stand in the first user message")
+
+
+def _thought(engine: Engine, turn: Generation) -> Capability:
+    if isinstance(engine, OpenAIEngine) and engine.opens_thought:
+        return Capability("reasoning", True, "the chat template opens it with <think>")
     if turn.reasoning:
         return Capability("reasoning", True, f"returned separately: {_short(turn.reasoning)}")
     if "<think>" in turn.text or "</think>" in turn.text:

@@ -116,7 +116,7 @@ def complete(writer: Writer) -> bool:
 
 def covered(writer: Writer) -> int:
     """The number up to which every document has a vector in a file."""
-    return max((segment.last for segment in writer.segments("dense")), default=0)
+    return max((segment.last for segment in writer.files.listed("dense")), default=0)
 
 
 def pending(writer: Writer) -> bool:
@@ -132,5 +132,5 @@ def publish_vectors(writer: Writer) -> None:
     (newest,) = writer.db.execute("SELECT coalesce(max(number), 0) FROM vectors").fetchone()
     if newest > covered(writer):
         writer.rewrite_vectors([], newest)
-    if run := mergeable(writer.segments("dense")):
+    if run := mergeable(writer.files.listed("dense")):
         writer.rewrite_vectors(run)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from . import kernel
 from .analysis import Analysis
 from .segment import PythonBuilder
+from .segment_files import SegmentRow
 
 SEGMENT_DOCUMENTS = 1_000_000
 SEGMENT_MEMORY = 400_000_000
@@ -17,13 +17,6 @@ MERGE_AT = 8
 """This many adjacent segments of one size class are merged into one."""
 MERGE_DOCUMENTS = 200_000
 """An add merges no more than this, so that it takes seconds; `compact` merges everything."""
-
-
-class SegmentRow(NamedTuple):
-    name: str
-    first: int
-    last: int
-    documents: int
 
 
 class SegmentBuilder:
@@ -56,6 +49,10 @@ class SegmentBuilder:
     def full(self) -> bool:
         memory = self._kernel.memory if self._kernel else 0
         return self.documents >= SEGMENT_DOCUMENTS or memory >= SEGMENT_MEMORY
+
+    def row(self, name: str) -> SegmentRow:
+        """How its file is listed."""
+        return SegmentRow(name, self.first, self.last, self.documents)
 
     def write(self, path: Path) -> None:
         (self._kernel or self._plain).write(path)  # type: ignore[union-attr]

@@ -9,7 +9,6 @@ before that transaction leaves rows that the next writer indexes and publishes f
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import time
 import uuid
@@ -25,7 +24,8 @@ from ..errors import SearchError
 from ..record import Document
 from . import ann, checks, store
 from .analysis import Analysis
-from .segment_builder import SegmentBuilder, SegmentRow, mergeable
+from .segment_builder import SegmentBuilder, mergeable
+from .segment_files import SegmentFiles, SegmentRow, new_file
 from .stored_document import cleaned, meta_text
 from .vectors import VectorFile, write_vectors
 
@@ -82,6 +82,7 @@ class Writer:
         self.folder = folder
         self.db = db
         self.analysis = Analysis.recorded(store.get(db, "analysis", {}))
+        self.files = SegmentFiles(folder, db)
 
     @classmethod
     @contextlib.contextmanager
@@ -96,7 +97,7 @@ class Writer:
                 checksums.watch(db, store.SUMMED)
                 if store.has_ledger(db):
                     checksums.watch(db, store.SUMMED_LEDGER)
-                writer._delete_unlisted()
+                writer.files.delete_unlisted()
                 writer._publish_left_over()
                 yield writer
             except sqlite3.OperationalError as error:
@@ -184,8 +185,8 @@ class Writer:
 
     def compact(self, progress: Progress | None = None) -> None:
         """Write all documents into as few segments as possible and free the space of what was removed."""
-        segments = self.segments()
-        vectors = self.segments("dense")
+        segments = self.files.listed("lexical")
+        vectors = self.files.listed("dense")
         removed = self.db.execute("SELECT 1 FROM removed LIMIT 1").fetchone()
         if len(segments) > 1 or len(vectors) > 1 or removed:
             self._rewrite(segments, progress)
@@ -198,14 +199,8 @@ class Writer:
 
     def rebuild(self, progress: Progress | None = None) -> None:
         """Write the segments again from the documents, whatever state the files are in."""
-        self._rewrite(self.segments(), progress)
-        self.rewrite_vectors(self.segments("dense"))
-
-    def segments(self, kind: str = "lexical") -> list[SegmentRow]:
-        rows = self.db.execute(
-            "SELECT name, first, last, documents FROM segments WHERE kind = ? ORDER BY first", (kind,)
-        )
-        return [SegmentRow(*row) for row in rows]
+        self._rewrite(self.files.listed("lexical"), progress)
+        self.rewrite_vectors(self.files.listed("dense"))
 
     def _known(self, batch: Sequence[Document]) -> dict[str, tuple[int, tuple[Any, ...]]]:
         """The newest stored version of the batch's ids."""
@@ -227,7 +222,7 @@ class Writer:
             name = self._write_segment(builder) if builder.documents else ""
             with self._new_generation():
                 if name:
-                    self._list(name, builder)
+                    self.files.add("lexical", builder.row(name))
                     store.put(self.db, "published", builder.last)
                 self._remove_numbers([*replaced, *retired])
                 if retired:
@@ -236,24 +231,9 @@ class Writer:
 
     def _write_segment(self, builder: SegmentBuilder) -> str:
         name = f"{uuid.uuid4().hex}.lex"
-        with _new_file(self.folder / name):
+        with new_file(self.folder / name):
             builder.write(self.folder / name)
         return name
-
-    def _list(self, name: str, builder: SegmentBuilder) -> None:
-        row = (name, "lexical", builder.first, builder.last, builder.documents)
-        self.db.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
-        self._record_file(name)
-
-    def _record_file(self, name: str) -> None:
-        row = (name, *checks.file_sum(self.folder / name)[1])
-        self.db.execute("INSERT OR REPLACE INTO sums VALUES (?, ?, ?)", row)
-
-    def _unlist(self, segments: Sequence[SegmentRow]) -> None:
-        names = [(segment.name,) for segment in segments]
-        self.db.executemany("DELETE FROM segments WHERE name = ?", names)
-        names += [(_companion(segment.name),) for segment in segments]
-        self.db.executemany("DELETE FROM sums WHERE name = ?", names)
 
     def _remove_numbers(self, numbers: Sequence[int]) -> None:
         rows = [(number,) for number in numbers]
@@ -285,10 +265,7 @@ class Writer:
             while rows := vectors.fetchmany(BATCH):
                 found = [(number, checks.vector_check(number, vector)) for number, vector in rows]
                 self.db.executemany("INSERT INTO vector_checks VALUES (?, ?)", found)
-            for (name,) in self.db.execute("SELECT name FROM segments").fetchall():
-                self._record_file(name)
-                if (self.folder / _companion(name)).exists():
-                    self._record_file(_companion(name))
+            self.files.record_sums()
             store.put(self.db, "unchecked", 0)
 
     def _publish_left_over(self) -> None:
@@ -308,10 +285,10 @@ class Writer:
         self._publish(builder, [number for (number,) in older.fetchall()])
 
     def _merge_small(self) -> None:
-        segments = self.segments()
+        segments = self.files.listed("lexical")
         while run := mergeable(segments):
             self._rewrite(run, None)
-            before, segments = len(segments), self.segments()
+            before, segments = len(segments), self.files.listed("lexical")
             if len(segments) >= before:
                 return
 
@@ -337,22 +314,22 @@ class Writer:
             builders.append((self._write_segment(builder), builder))
         builder.close()
         with self._new_generation():
-            self._unlist(segments)
+            self.files.unlist(segments)
             for name, written in builders:
-                self._list(name, written)
+                self.files.add("lexical", written.row(name))
             self.db.execute(
                 "DELETE FROM removed WHERE number BETWEEN ? AND ? AND number > "
                 "(SELECT coalesce(max(last), 0) FROM segments WHERE kind = 'dense')",
                 span,
             )
-        self._delete_unlisted()
+        self.files.delete_unlisted()
 
     def rewrite_vectors(self, segments: Sequence[SegmentRow], last: int | None = None) -> None:
         """Replace adjacent vector files by one with the vectors that the store has for their documents.
 
         `last` extends the new file to documents up to that number; without segments it starts after the others.
         """
-        highest = max((s.last for s in self.segments("dense")), default=0)
+        highest = max((s.last for s in self.files.listed("dense")), default=0)
         span = (segments[0].first if segments else highest + 1, last or max((s.last for s in segments), default=0))
         where = "FROM vectors WHERE number BETWEEN ? AND ?"
         numbers = [number for (number,) in self.db.execute(f"SELECT number {where} ORDER BY number", span)]
@@ -360,46 +337,18 @@ class Writer:
         if numbers:
             (size,) = self.db.execute("SELECT length(vector) FROM vectors WHERE number = ?", numbers[:1]).fetchone()
             rows = self.db.execute(f"SELECT vector {where} ORDER BY number", span)
-            with _new_file(self.folder / name):
+            with new_file(self.folder / name):
                 write_vectors(self.folder / name, numbers, (row[0] for row in rows), size // 2)
                 if ann.wanted(len(numbers)):
                     ann.build(VectorFile(self.folder / name), (self.folder / name).with_suffix(".ann"))
         elif not segments:
             return
         with self._new_generation():
-            self._unlist(segments)
+            self.files.unlist(segments)
             if numbers:
-                row = (name, "dense", span[0], max(span[1], numbers[-1]), len(numbers))
-                self.db.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
-                self._record_file(name)
-                if (self.folder / _companion(name)).exists():
-                    self._record_file(_companion(name))
-        self._delete_unlisted()
-
-    def _delete_unlisted(self) -> None:
-        """Delete files that no generation lists; a reader that has one mapped keeps it until it is done."""
-        listed = {name for (name,) in self.db.execute("SELECT name FROM segments")}
-        for path in self.folder.iterdir():
-            name = path.with_suffix(".vec").name if path.suffix == ".ann" else path.name
-            if path.suffix in {".lex", ".vec", ".ann", ".tmp"} and name not in listed:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(path)
-
-
-def _companion(name: str) -> str:
-    return str(Path(name).with_suffix(".ann"))
-
-
-@contextlib.contextmanager
-def _new_file(path: Path) -> Iterator[None]:
-    """Delete a file that could not be written; nothing refers to it yet."""
-    try:
-        yield
-    except BaseException as error:
-        path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise SearchError(f"{path} could not be written: {error}; what was there before is intact") from error
-        raise
+                row = SegmentRow(name, span[0], max(span[1], numbers[-1]), len(numbers))
+                self.files.add("dense", row)
+        self.files.delete_unlisted()
 
 
 def _take(source: Iterator[Document]) -> tuple[list[Document], Exception | None, bool]:

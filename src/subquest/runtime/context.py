@@ -6,10 +6,9 @@ A *shielded* context cannot be shown documents at all, and verbatim passages of 
 from __future__ import annotations
 
 import asyncio
-import functools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from ..codec import to_dict
@@ -17,14 +16,15 @@ from ..engine import Engine, Generation, Message, Mode, Sampling, Session
 from ..engine.interface import HidesReasoning, TakesTurns
 from ..errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable
 from ..events import EventLog
-from ..limits import Budget, Limits, Repeats
+from ..limits import Budget, Repeats
 from ..protocol import in_thought, parse, wrap
 from ..record import Document, Failure, Hit, Segment, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
+from .role_setup import RoleSetup, stopping
 from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, explain_unfinished, join_turns, replace_turn
 from .turn import Turn, explain_cut, repeats_itself
-from .window import Shown, Text, Transcript, missing_tokens, remove_documents
+from .window import Shown, Text, Transcript, missing_tokens
 
 _OPENED = re.compile(r"<(\w+)>\s*\Z")
 
@@ -36,19 +36,6 @@ REPEATS_ALLOWED = 2
 
 class LimitReached(Exception):
     """A budget ran out; systems respond with one forced final answer."""
-
-
-@dataclass(slots=True)
-class RoleSetup:
-    """What a role runs on."""
-
-    engine: Engine
-    sampling: Sampling
-    limits: Limits = field(default_factory=Limits)
-    addition: str = ""
-    """A line to append to the role's instructions."""
-    thought: int = 0
-    """Most tokens of a turn that goes on thinking after it was cut; 0 leaves it cut."""
 
 
 class Owner(Protocol):
@@ -108,7 +95,7 @@ class Context:
         self.forced = False
         self.last_turn: Turn | None = None
         self._setup = setup
-        self._sampling = _stopping(setup.sampling, stop)
+        self._sampling = stopping(setup.sampling, stop)
         self._transcript = transcript
         self._pending: list[Text] = []
         self._concluding = False
@@ -256,13 +243,6 @@ class Context:
             raise RuntimeError("the context is still open")
         return (*self._earlier, self._closed)
 
-    def _note_problems(self, generation: Generation) -> None:
-        where = "format" if generation.tool_calls else "engine"
-        for problem in generation.problems:
-            self.run.events.emit("error", self.id, where=where, message=problem)
-        if generation.tool_calls:
-            self.format_errors.extend(generation.problems)
-
     def _cleared(self, text: str) -> str:
         return self.run.without_verbatim_text(text, self.id) if self.shielded else text
 
@@ -288,8 +268,11 @@ class Context:
             self.format_errors.append(f"cut at {sampling.max_tokens} tokens")
             what = f"{sampling.max_tokens} tokens in a turn"
             self.run.events.emit("limit", self.id, what=what, message=explain_cut(generation.text))
-        if generation.problems:
-            self._note_problems(generation)
+        for problem in generation.problems:
+            where = "format" if generation.tool_calls else "engine"
+            self.run.events.emit("error", self.id, where=where, message=problem)
+        if generation.tool_calls:
+            self.format_errors.extend(generation.problems)
         self.run.events.emit(
             "turn", self.id, text=generation.text, finish=generation.finish, usage=to_dict(generation.usage)
         )
@@ -301,13 +284,14 @@ class Context:
         return turn
 
     def _gave_up(self) -> str:
-        """Why the model does not answer, if it was to be asked again after the time limit; empty if a forced turn may
-        help: where the model has answered before, or failed only once."""
+        """Why the model does not answer: the reason of the last retry. Empty if a forced turn may help: where the model
+        was asked again within the time limit, has answered before, or failed only once."""
         events = (e for e in reversed(self.run.events.events) if e.trajectory == self.id)
         last = next((e for e in events if e.kind in ("retry", "turn")), None)
-        if last is None or last.kind == "turn" or self.run.events.seconds >= last.time + last.data["wait"]:
+        if last is None or last.kind == "turn" or not last.data["wait"]:  # a changed request is sent at once
             return ""
-        if not self._concluding and (self.last_turn is not None or last.data["attempt"] < 2):
+        asked_again = self.run.events.seconds >= last.time + last.data["wait"]
+        if not self._concluding and (asked_again or self.last_turn is not None or last.data["attempt"] < 2):
             return ""
         return str(last.data["message"])
 
@@ -393,15 +377,10 @@ class Context:
         """
         reopened = False
         while missing > 0:
-            removed, freed = remove_documents(self._transcript.shown(), missing, self.engine)
-            turns = 0
-            while self._concluding and freed < missing and (length := self._transcript.forget_turn()):
-                turns, freed = turns + 1, freed + max(1, length // 4)
-            if not removed and not turns:
+            removed = self._transcript.make_room(missing, self.engine, turns=self._concluding)
+            if not removed:
                 break
-            message = f"the oldest are removed from the context: {removed} documents" + (
-                f" and {turns} turns" if turns else ""
-            )
+            message = f"the oldest are removed from the context: {removed}"
             self.run.events.emit("limit", self.id, what="context window", message=message)
             try:
                 messages = self._transcript.messages(in_turns=self._in_turns)
@@ -426,8 +405,3 @@ class Context:
         await self.session.close()
         self.session = session
         self._transcript.sent()
-
-
-@functools.lru_cache(maxsize=256)
-def _stopping(sampling: Sampling, stop: tuple[str, ...]) -> Sampling:
-    return replace(sampling, stop=stop)

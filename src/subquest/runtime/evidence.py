@@ -182,7 +182,7 @@ def _linked(
     quotes = list(_unique([*evidence, stating]))
     places = [(quote.id, quote.start) for quote in quotes]
     links = chain(question, documents, end, stating.start, places) if end is not None else ()
-    at = places.index((stating.id, stating.start))
+    at = next(n for n, quote in enumerate(quotes) if (quote.id, quote.quote) == (stating.id, stating.quote))
     quotes[at] = msgspec.structs.replace(quotes[at], states_answer=True)
     leading = [_evidence(_Place(0.0, reader[id(link.document)], *link)) for link in links]
     return _unique([*quotes[:at], *leading, *quotes[at:]])
@@ -373,7 +373,8 @@ def _evidence(place: _Place) -> Evidence:
 
 
 def _unique(quotes: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    unique: dict[tuple[str, int], Evidence] = {}
+    """Each quote once. Its `start` does not tell: rows of one table may have been read apart (`table_rows.py`)."""
+    unique: dict[tuple[str, str], Evidence] = {}
     for quote in quotes:
-        unique.setdefault((quote.id, quote.start), quote)
+        unique.setdefault((quote.id, quote.quote), quote)
     return tuple(unique.values())

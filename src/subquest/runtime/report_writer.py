@@ -89,7 +89,7 @@ class ReportWriter:
         self._support = support
         self._sources: list[Evidence] = []
         self._dropped = 0
-        self._said: dict[tuple[str, int], frozenset[str]] = {}
+        self._said: dict[tuple[str, str], frozenset[str]] = {}
         """What sections have said of each quote."""
 
     async def report(self) -> Answer:
@@ -114,15 +114,16 @@ class ReportWriter:
             for job in jobs:
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
-        text = written_text(sections, self._sources)
+        sources = tuple(replace(source, states_answer=False) for source in self._sources)  # of sections, not of this
+        text = written_text(sections, sources)
         failed = all(f.failed for f in found)
-        stop_reason = "failed" if failed else "answered" if self._sources else "abstained"
+        stop_reason = "failed" if failed else "answered" if sources else "abstained"
         await outline.close(stop_reason, text)
         sure = [f.confidence for f in found if f.confidence is not None]
         return Answer(
             "" if failed else text,
             confidence=round(sum(sure) / len(sure), 4) if sure else None,
-            evidence=tuple(self._sources),
+            evidence=sources,
             stop_reason=stop_reason,
             report=Report("report", question, tuple(sections), dropped=self._dropped),
         )
@@ -280,7 +281,7 @@ class ReportWriter:
             if len(fresh) == most:
                 break
             words = frozenset(compared_words(sentence.text))
-            places = [(quotes[at].id, quotes[at].start) for at in sentence.quotes]
+            places = [_key(quotes[at]) for at in sentence.quotes]
             titles = (title_of(quotes[at].title).words for at in sentence.quotes)
             known = [self._said.get(place) for place in places]
             if None in known or not words <= frozenset().union(*filter(None, known), *titles):
@@ -295,10 +296,15 @@ class ReportWriter:
 
     def _number(self, quote: Evidence) -> int:
         for number, known in enumerate(self._sources, 1):
-            if (known.id, known.start, known.quote) == (quote.id, quote.start, quote.quote):
+            if _key(known) == _key(quote):
                 return number
         self._sources.append(quote)
         return len(self._sources)
+
+
+def _key(quote: Evidence) -> tuple[str, str]:
+    """What tells quotes apart; not their `start`, since rows of one table may have been read apart."""
+    return quote.id, quote.quote
 
 
 def _spoken(turn: Turn) -> str:
@@ -335,15 +341,15 @@ def _relevant(task: str, documents: Iterable[Document], known: Sequence[Evidence
     claim = claim_of(" ".join(span[:1].lower() + span[1:] for span in spans))
     subject = claim.words - _REQUEST or claim.words
     enough = enough if claim.needed else RELEVANT
-    taken = {(quote.id, quote.start) for quote in known}
+    taken = {_key(quote) for quote in known}
     found: list[tuple[float, Evidence]] = []
     for document in documents:
         title = title_of(document.title).words
         for sentence in analysed(document.text).sentences:
             words = sentence.words | title
             share = len(subject & words) / max(len(subject), 1)
-            if claim.needed <= words and share >= enough and (document.id, sentence.start) not in taken:
-                quote = Evidence.from_document(document, document.text[sentence.start : sentence.end])
-                found.append((share, quote))
+            said = document.text[sentence.start : sentence.end]
+            if claim.needed <= words and share >= enough and (document.id, said) not in taken:
+                found.append((share, Evidence.from_document(document, said)))
     found.sort(key=lambda pair: -pair[0])
     return [quote for _, quote in found[:QUOTES]]

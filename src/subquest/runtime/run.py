@@ -19,12 +19,13 @@ from ..limits import Budget, Limits
 from ..record import Document, Evidence, Failure, Hit, Question, Report, Trajectory, Usage
 from ..retrieval.search import Search
 from .barrier import Barrier
-from .context import Context, RoleSetup
+from .context import Context
 from .evidence import Finding
 from .given_tools import GivenTools
 from .rendering import hit_data
+from .role_setup import RoleSetup
 from .table_rows import matching_rows
-from .window import Opening, Shown, Transcript, missing_tokens, remove_documents
+from .window import Opening, Shown, Transcript, missing_tokens
 
 SEARCH_ATTEMPTS = 3
 SEARCH_WAIT = 0.2
@@ -155,10 +156,10 @@ class Run:
                     return messages, await self.session(engine, place, messages, transcript.mode)
             except ContextOverflow:
                 missing = 1
-            removed, _ = remove_documents(transcript.shown(), missing, engine)
+            removed = transcript.make_room(missing, engine, turns=False)
             if not removed:
                 return messages, await self.session(engine, place, messages, transcript.mode)
-            message = f"{removed} documents, the lowest ranked, are left out"
+            message = f"{removed}, the lowest ranked, are left out"
             self.events.emit("limit", place, what="context window", message=message)
 
     async def session(self, engine: Engine, place: str, messages: Sequence[Message], mode: Mode) -> Session:

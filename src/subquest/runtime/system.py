@@ -29,13 +29,14 @@ from ..tools.function_tool import FunctionTool, from_function, with_unique_names
 from ..tools.tool_options import ToolOptions
 from ..tools.websearch import is_web
 from .answering import failed_part
-from .context import LimitReached, RoleSetup
+from .context import LimitReached
 from .evidence import Finding, Support, support_of
 from .given_tools import TAGS, Form, GivenTools
 from .given_tools import actions as tool_actions
 from .prompts import SETS, Prompts, PromptSet, folder_beside, own_folder, prompt_set_of
 from .report_writer import ROLES as REPORT_ROLES
 from .report_writer import ReportWriter
+from .role_setup import RoleSetup
 from .run import Answer, Run
 from .solver import Solver
 from .statements import declines

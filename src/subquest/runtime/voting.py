@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from ..errors import OutsideError
-from .context import Context, LimitReached, RoleSetup
+from .context import Context, LimitReached
 from .part_run import PartRun
+from .role_setup import RoleSetup
 from .run import Answer, Run
 
 TEMPERATURE = 0.8

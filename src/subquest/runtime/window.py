@@ -86,7 +86,7 @@ class Transcript:
         """What the session does not hold yet."""
         return "\n".join(_text(entry) for entry in self._entries[self._sent :])
 
-    def shown(self) -> Iterator[Shown[list[Message]] | Shown[str]]:
+    def _shown(self) -> Iterator[Shown[list[Message]] | Shown[str]]:
         """Everything with documents, the oldest first."""
         if self.documents is not None:
             yield self.documents
@@ -94,7 +94,21 @@ class Transcript:
             if not isinstance(entry, str):
                 yield from (text for text in entry if isinstance(text, Shown))
 
-    def forget_turn(self) -> int:
+    def make_room(self, missing: int, engine: Engine, *, turns: bool) -> str:
+        """Remove documents, the oldest first, until `missing` tokens are free, and then `turns` if they may be removed.
+        What was removed, in words; empty if nothing is left to remove."""
+        removed = freed = forgotten = 0
+        for shown in self._shown():
+            while freed < missing and (document := shown.remove_last()) is not None:
+                removed += 1
+                freed += _OVERHEAD + min(shown.tokens, engine.count_tokens(f"{document.title} {document.text}"))
+        while turns and freed < missing and (length := self._forget_turn()):
+            forgotten, freed = forgotten + 1, freed + max(1, length // 4)
+        if not removed and not forgotten:
+            return ""
+        return f"{removed} documents" + (f" and {forgotten} turns" if forgotten else "")
+
+    def _forget_turn(self) -> int:
         """Remove the oldest turn and what was told after it; returns their length, 0 if only the newest is left."""
         if len(self._entries) < 3:
             return 0
@@ -128,17 +142,3 @@ def missing_tokens(engine: Engine, held: int, text: str, max_tokens: int) -> int
     if held + (len(text) if text.isascii() else 4 * len(text)) <= window:  # a token has at least one byte
         return 0
     return max(0, held + engine.count_tokens(text) - window)
-
-
-def remove_documents(
-    shown: Iterator[Shown[list[Message]] | Shown[str]], missing: int, engine: Engine
-) -> tuple[int, int]:
-    """Remove documents, the oldest first, until enough tokens are free: how many were removed, and about their size."""
-    removed = freed = 0
-    for texts in shown:
-        while freed < missing and (document := texts.remove_last()) is not None:
-            removed += 1
-            freed += _OVERHEAD + min(texts.tokens, engine.count_tokens(f"{document.title} {document.text}"))
-        if freed >= missing:
-            break
-    return removed, freed

@@ -5,8 +5,9 @@ of tables with the papers' numbers. Variants without adapters are answered by th
 adapters by the model that the recipe trains, into a folder of results from which a page of claims is written.
 """
 
+from .catalog import find_study, studies
 from .design import Claim, Row, Source, Study, Training, Variant
-from .recipe import find_study, read_study, studies
+from .recipe import read_study
 from .table import TableRow, rows
 
 __all__ = [

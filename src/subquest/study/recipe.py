@@ -88,13 +88,6 @@ from .design import AVERAGE, BARE, ORACLE, SHIPPED, Claim, Row, Source, Study, T
 
 PAPERS = ("CoDA", "DECOR", "APEX-Searcher", "HiRA")
 """In this order on a page; others follow."""
-CLAIMS = "claims"
-CLAIMS_BY_SIZE = {
-    "claims-1.5b": "All claims of the papers on Qwen2.5-Coder-1.5B (docs/claims.md)",
-    "claims-0.5b": "The first of them on Qwen2.5-Coder-0.5B",
-    CLAIMS: "All claims of the papers on the embedded model (docs/claims/135m.md)",
-}
-"""The studies of the papers' claims; their recipes are folders of the checkout."""
 
 T = TypeVar("T")
 
@@ -149,32 +142,6 @@ class _Recipe(Record):
     only: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
     finding: Mapping[str, str] = {}
-
-
-def studies() -> dict[str, Path]:
-    """The studies that come with the package, by name; and the papers' claims in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package.parents[1] / "recipes" / "studies", package / "_studies"):
-        if folder.is_dir():
-            return {path.stem: path for path in sorted(folder.glob("*.toml"))}
-    return {}
-
-
-def claims_folder(name: str = CLAIMS) -> Path:
-    """The recipes of the papers' claims, in the checkout."""
-    return Path(__file__).resolve().parents[3] / "recipes" / name
-
-
-def find_study(name: str) -> Study:
-    """A study by name, or the recipe in a file."""
-    if name.endswith(".toml"):
-        return read_study(Path(name))
-    known = studies()
-    if name in CLAIMS_BY_SIZE:
-        return read_study(claims_folder(name))
-    if name not in known:
-        raise UsageError(f"there is no study {name!r}; {suggest(name, [*known, *CLAIMS_BY_SIZE])}")
-    return read_study(known[name])
 
 
 def read_study(path: Path) -> Study:

@@ -46,7 +46,7 @@ def load_material(
     seed: int = 0,
     keep: Collection[str] = (),
 ) -> Material:
-    """Questions and passages of all sources. A source's weight repeats or thins its questions.
+    """Questions and passages of all sources. A source's weight repeats its questions, or draws some of them.
 
     With an index for all of them (`passages_elsewhere`), sources other than worlds need no passages of their own.
     `worlds` are those that are being generated already. Digests of the files are added to `digests`. Passages in `keep`
@@ -69,10 +69,13 @@ def load_material(
         if part.unanswerable:
             found, gone = withhold(found, passages, part.unanswerable, seed=seed, keep=keep)
             withheld |= gone
+        whole, share = divmod(part.weight, 1.0)
+        count = round(len(found) * share)
+        drawn = draw_sample(found, count, seed) if count else []
         if digests is not None and not part.questions.startswith(WORLD):  # the recipe determines worlds
-            note_digest(digests, f"the questions of {part.questions}", map(_learnt, found))
+            note_digest(digests, f"the questions of {part.questions}", map(_learnt, [*found, *drawn]))
             note_digest(digests, f"the passages of {part.questions}", ([d.id, d.title, d.text] for d in passages))
-        questions += _weighted(found, part.weight)
+        questions += [*found * int(whole), *drawn]
         own: dict[str, Document] = {}
         for document in passages:
             if own.setdefault(document.id, document) != document:
@@ -145,13 +148,6 @@ def _natural(question: Question) -> Question:
         return rewrite_plan(question) if question.decomposition else question
     except Refused:
         return replace(question, decomposition=())
-
-
-def _weighted(questions: Sequence[Question], weight: float) -> list[Question]:
-    if weight <= 0:
-        raise ConfigError(f"a source's weight must be positive, not {weight}")
-    whole, share = divmod(weight, 1.0)
-    return [*(list(questions) * int(whole)), *questions[: round(len(questions) * share)]]
 
 
 def open_search(documents: Iterable[Document], folder: Path, papers: Sequence[Path] = ()) -> Index:

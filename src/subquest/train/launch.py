@@ -36,6 +36,7 @@ from .components import (
 )
 from .data import Stream, draw_sample, load_material, merge_documents, note_digest, open_search, refuse_test, with_gold
 from .distributed import Ranks, shard
+from .gold_traces import check_prepared, gold_traces, opening_of
 from .recipe import Recipe
 from .rl import RLTrainer
 from .rollouts import MemoisedSearch
@@ -43,7 +44,7 @@ from .run import TrainRun
 from .served_rollouts import ServedPolicy
 from .sft import SFTTrainer
 from .trace_prompts import check_prompts
-from .traces import TraceSet, check_prepared, counts_in_words, gold_traces, opening_of
+from .traces import TraceSet, counts_in_words
 from .world_sources import WORLD, WorldSources
 
 Watch = Callable[[int, Mapping[str, float]], None]

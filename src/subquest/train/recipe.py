@@ -59,7 +59,7 @@ class DataPart(Record):
     limit: Count = 0
     """Use only the first so many questions; 0 uses all."""
     weight: AboveZero = 1.0
-    """Relative share among the sources."""
+    """How often a question is asked: 2 asks each twice, 0.5 asks half of them, drawn by the recipe's seed."""
     systems: tuple[str, ...] = ()
     """SFT: the systems whose protocols are taught on this source (`rerank`: judging passages,
     `train/rerank_traces.py`); the recipe's where empty."""

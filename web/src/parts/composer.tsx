@@ -3,10 +3,11 @@ import { get, post } from "../api";
 import { plural } from "../format";
 import { go } from "../router";
 import type { About, ModelInfo, Thread } from "../types";
-import { ACCEPTED, upload } from "../upload";
+import { ACCEPTED, type Arriving, upload } from "../upload";
 import { Chooser } from "./chooser";
 import { Notice, Select, useOnce } from "./common";
 import { FolderButton } from "./drop";
+import { Progress } from "./uploads";
 
 type Turn = Thread["turns"][number];
 
@@ -37,7 +38,8 @@ export function Composer(props: { about: About; after?: Turn; waiting?: boolean;
   const [index, setIndex] = useState(about.indexes[0] ?? "");
   const [style, setStyle] = useState("short");
   const [error, setError] = useState<Error>();
-  const [uploading, setUploading] = useState("");
+  const [arriving, setArriving] = useState<Arriving & { index: string; of: number }>();
+  const [arrived, setArrived] = useState("");
   const [scans, setScans] = useState<File[]>([]);
   const box = useRef<HTMLTextAreaElement>(null);
   const once = useOnce();
@@ -57,8 +59,10 @@ export function Composer(props: { about: About; after?: Turn; waiting?: boolean;
   }, [about.models.join()]);
   const details = about.model_details.find((one) => one.name === model) ?? about.model_details[0];
 
+  const early = props.waiting ? "A follow-up needs the answer before it" : arriving ? "The files are still being read" : undefined;
+
   async function ask() {
-    if (!question.trim() || props.waiting) return box.current?.focus();
+    if (!question.trim() || early) return box.current?.focus();
     setError(undefined);
     let leader = "";
     try {
@@ -79,20 +83,20 @@ export function Composer(props: { about: About; after?: Turn; waiting?: boolean;
     if (!files.length) return;
     setError(undefined);
     setScans([]);
-    setUploading(`Reading ${files.length === 1 ? files[0]!.name : `${files.length} files`}…`);
+    setArrived("");
     try {
       const { indexes: taken } = await get<About>("/api/about"); // another tab may have made one since
       const target = into || indexName(files, taken);
-      const { added, problems, scans: unread, failure } = await upload(target, files, ocr);
+      const { added, problems, scans: unread, failure } = await upload(target, files, ocr, (far) => setArriving({ ...far, index: target, of: files.length }));
       if (about.ocr && !ocr) setScans(unread);
       if (failure) throw failure;
       props.onChange();
       setIndex(target);
-      setUploading([`${plural(added, "passage")} read into the index ${target}.`, ...problems].join(" "));
+      setArrived([`${plural(added, "passage")} read into the index ${target}.`, ...problems].join(" "));
     } catch (failed) {
-      setUploading("");
       setError(failed as Error);
     }
+    setArriving(undefined);
   }
 
   const indexes = index && !about.indexes.includes(index) ? [...about.indexes, index] : about.indexes;
@@ -127,19 +131,26 @@ export function Composer(props: { about: About; after?: Turn; waiting?: boolean;
           {about.models.length > 1 && <Select label="Model" value={model} options={about.models} names={names} onChange={setModel} />}
           {indexes.length > 0 && <Select label="Index" value={index} options={indexes} onChange={setIndex} />}
           <Select label="Answer" value={style} options={["short", "sentence", "report"]} onChange={setStyle} />
-          {!about.read_only && (
-            <label class="quiet">
-              Add files
-              <input class="hidden" type="file" multiple accept={ACCEPTED} aria-label="Add files to a new index" onChange={(e) => void attach([...(e.currentTarget.files ?? [])])} />
-            </label>
+          {!about.read_only && !arriving && (
+            <>
+              <label class="quiet">
+                Add files
+                <input class="hidden" type="file" multiple accept={ACCEPTED} aria-label="Add files to a new index" onChange={(e) => void attach([...(e.currentTarget.files ?? [])])} />
+              </label>
+              <FolderButton label="Add a folder as a new index" onFiles={(files) => (files.length ? void attach(files) : setError(new Error("No file in this folder can be read.")))} />
+            </>
           )}
-          {!about.read_only && <FolderButton label="Add a folder as a new index" onFiles={(files) => (files.length ? void attach(files) : setError(new Error("No file in this folder can be read.")))} />}
           <span class="grow" />
-          <button class="primary" type="submit" disabled={props.waiting} title={props.waiting ? "A follow-up needs the answer before it" : undefined}>Ask</button>
+          <button class="primary" type="submit" disabled={!!early} title={early}>Ask</button>
         </div>
-        {uploading && <small class="told" role="status">{uploading}</small>}
+        {arriving && (
+          <div class="told">
+            <small><b>{arriving.name}</b>{arriving.of > 1 && `, ${arriving.number} of ${arriving.of}`}</small> <Progress index={arriving.index} name={arriving.name} share={arriving.share} />
+          </div>
+        )}
+        {arrived && <small class="told" role="status">{arrived}</small>}
         {scans.length > 0 && (
-          <button class="quiet" type="button" onClick={() => void attach(scans, true, uploading ? index : "")}>
+          <button class="quiet" type="button" onClick={() => void attach(scans, true, arrived ? index : "")}>
             Read {scans.length === 1 ? scans[0]!.name : `${scans.length} scans`} with OCR
           </button>
         )}

@@ -10,7 +10,7 @@ interface Row {
   file: File;
   name: string;
   ocr: boolean;
-  state: "waiting" | "sending" | "reading" | "done" | "failed";
+  state: "waiting" | "arriving" | "done" | "failed";
   share: number;
   told: string;
 }
@@ -34,9 +34,9 @@ export function useUploads(onAdded: () => void): Uploading {
   const change = (key: number, now: Partial<Row>) => setRows((all) => all.map((row) => (row.key === key ? { ...row, ...now } : row)));
 
   async function deliver(row: Row) {
-    change(row.key, { state: "sending" });
+    change(row.key, { state: "arriving" });
     try {
-      const sent = await send(row.index, row.file, row.name, row.ocr, (share) => change(row.key, share < 1 ? { share } : { share, state: "reading" }));
+      const sent = await send(row.index, row.file, row.name, row.ocr, (share) => change(row.key, { share }));
       const read = [plural(sent.added, "passage") + ` added to ${row.index}`, sent.updated ? `${count(sent.updated)} updated` : ""].filter(Boolean).join(", ");
       const same = !sent.added && !sent.updated && !sent.problems.length ? "Nothing new: it is in the index already." : "";
       change(row.key, { state: "done", told: [same || `${read}.`, ...[...sent.problems, ...sent.notes].map((one) => said(row, one))].join(" ") });
@@ -75,7 +75,6 @@ export function Uploads(props: { uploading: Uploading; ocr: boolean }) {
             <b>{row.name}</b> <small>{bytes(row.file.size)}</small>
             <span class="grow" />
             {row.state === "waiting" && <small>Waiting…</small>}
-            {row.state === "sending" && <small>Sending… {percent(row.share)}</small>}
             {row.state === "failed" && props.ocr && !row.ocr && isScan(row.told) && (
               <button
                 class="quiet"
@@ -91,12 +90,22 @@ export function Uploads(props: { uploading: Uploading; ocr: boolean }) {
               <button class="quiet" aria-label={`Dismiss ${row.name}`} onClick={() => dismiss(row.key)}>Dismiss</button>
             )}
           </div>
-          {row.state === "sending" && <progress aria-label={`Sending ${row.name}`} max={1} value={row.share} />}
-          {row.state === "reading" && <Reading index={row.index} name={row.name} />}
+          {row.state === "arriving" && <Progress index={row.index} name={row.name} share={row.share} />}
           {row.told && <p role={row.state === "failed" ? "alert" : "status"}>{row.told}</p>}
         </li>
       ))}
     </ul>
+  );
+}
+
+/** How far a file is sent and then, by the server, read. */
+export function Progress(props: { index: string; name: string; share: number }) {
+  if (props.share >= 1) return <Reading index={props.index} name={props.name} />;
+  return (
+    <>
+      <small>Sending… {percent(props.share)}</small>
+      <progress aria-label={`Sending ${props.name}`} max={1} value={props.share} />
+    </>
   );
 }
 

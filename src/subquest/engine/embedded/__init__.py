@@ -4,7 +4,8 @@
     engine = EmbeddedEngine("model.gguf", adapter="lora.gguf")
 
 `llama_cpp` opens the library, `quantised` prepares the model file, `model` holds weights and cache cells, `scheduler`
-is the thread that advances all sessions together, `sampling` picks tokens, `engine` is the public class.
+is the thread that advances all sessions together, `cell_cache` decides whose cells are kept, `sampling` picks tokens,
+`engine` is the public class.
 """
 
 from ...errors import MissingDependency

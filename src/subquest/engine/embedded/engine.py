@@ -19,11 +19,12 @@ from ...record import Segment, Usage
 from ..adapter import check_base, prompt_set_of
 from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
 from ..interface import FinishReason, Generation, Message, Mode, OnText, Sampling, shared_prefix
+from .cell_cache import CacheEntry
 from .llama_cpp import Build, open_library
 from .model import Model
 from .quantised import embedded_files, merged_files
 from .saved_prompts import SavedPrompts
-from .scheduler import CacheEntry, Job, Outcome, Scheduler
+from .scheduler import Job, Outcome, Scheduler
 
 SEQUENCES = 64
 """Sessions whose caches are kept at the same time; more may be open."""

@@ -1,9 +1,8 @@
-"""Continuous batching: one thread advances all running turns together and decides whose cache is kept.
+"""Continuous batching: one thread advances all running turns together.
 
 Each step is one pass of llama.cpp over the next token of every turn that is generating, plus some prompt tokens of
-every turn that is still reading, so concurrent sessions do not wait for each other's turns. The cache has a fixed
-number of cells. When they run out, the caches of closed and then of idle sessions are dropped, least recently used
-first; as a last resort the youngest running turn waits. What was dropped is read again when it is needed.
+every turn that is still reading, so concurrent sessions do not wait for each other's turns. When the cells of the
+cache run out (`cell_cache`), the youngest running turn waits as a last resort.
 
 Sequences share cells where their contexts begin alike: forks, k rollouts of one question, executors with one system
 prompt. A turn whose beginning another turn is reading waits for it and then shares it, instead of reading it twice.
@@ -14,36 +13,19 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...errors import EngineError, EngineRefused, EngineUnavailable
 from ..interface import FinishReason, Sampling
+from .cell_cache import WORTH_SHARING, CacheEntry, CellCache, common_prefix
 from .model import Model, Stretch
 from .sampling import choose, log_sum
 from .saved_prompts import LEAST, SavedPrompts
 
-WORTH_SHARING = 16
-"""Shorter common prefixes are read again instead of being waited for or copied."""
-
-KEPT = 4
-"""Prompts of closed sessions that stay in the cache: about one per role, because each used cell slows every pass."""
-
 Command = Callable[[], None]
-
-
-@dataclass(eq=False, slots=True)
-class CacheEntry:
-    """What the cache holds of one session. Only the scheduler's thread changes it."""
-
-    ids: list[int] = field(default_factory=list)
-    """Tokens in the cache, from the first on."""
-    slot: int | None = None
-    """Number of the llama.cpp sequence, None while nothing is cached."""
-    used: int = 0
-    """Step of the last use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +85,9 @@ class Scheduler:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._waiting: list[Job] = []
         self._running: list[Job] = []
-        self._idle: list[CacheEntry] = []
-        """Entries with a slot and no running job, of open or closed sessions."""
-        self._closed: set[CacheEntry] = set()
-        self._slots = list(range(model.sequences))
+        self._cache = CellCache(model)
         self._crowded = False
         """A turn was sent back because there were too few cells: nothing new starts until one has finished."""
-        self._clock = 0
         self._stopping = self._ended = False
         self._ending = threading.Lock()
         self._reason = "the embedded engine was closed during a turn"
@@ -136,10 +114,10 @@ class Scheduler:
         child = CacheEntry()
 
         def share() -> None:
-            if entry.slot is not None and self._slots:
-                self._take_slot(child)
-                self._share(entry, child, len(entry.ids))
-                self._idle.append(child)
+            if entry.slot is not None and self._cache.has_slot:
+                self._cache.take_slot(child)
+                self._cache.share(entry, child, len(entry.ids))
+                self._cache.idle.append(child)
 
         self._commands.put(share)
         return child
@@ -151,17 +129,9 @@ class Scheduler:
             for job in (*self._running, *self._waiting):
                 if job.entry is entry:
                     self._finish(job, EngineRefused("the session was closed during a turn"))
-            if entry.slot is None:
-                return
-            self._truncate(entry, keep)
-            others = [other for other in self._idle if other is not entry]
-            if len(entry.ids) < WORTH_SHARING or any(other.ids[: len(entry.ids)] == entry.ids for other in others):
-                self._evict(entry)
-            else:
-                self._closed.add(entry)
-                if len(self._closed) > KEPT:
-                    self._evict(min(self._closed, key=lambda kept: kept.used))
-            self._crowded = False
+            if entry.slot is not None:
+                self._cache.close(entry, keep)
+                self._crowded = False
 
         self._commands.put(close)
 
@@ -212,19 +182,19 @@ class Scheduler:
     def _admit(self) -> None:
         while self._waiting and not (self._crowded and self._running):
             job = self._waiting[0]
-            if job.entry.slot is None and not self._slots and not self._evict_idle():
+            if job.entry.slot is None and not self._cache.has_slot and not self._cache.evict_idle():
                 return
             self._waiting.pop(0)
             if job.entry.slot is None:
-                self._take_slot(job.entry)
+                self._cache.take_slot(job.entry)
             else:
-                self._idle.remove(job.entry)
+                self._cache.idle.remove(job.entry)
             # The last token is always read again: the turn begins with its logits.
-            self._truncate(job.entry, min(self._common(job.entry.ids, job.ids), len(job.ids) - 1))
+            self._cache.truncate(job.entry, min(common_prefix(job.entry.ids, job.ids), len(job.ids) - 1))
             self._running.append(job)
 
     def _step(self) -> None:
-        self._clock += 1
+        self._cache.clock += 1
         stretches: list[Stretch] = []
         moved: list[Job] = []
         room = self._model.batch
@@ -248,7 +218,7 @@ class Scheduler:
         except EngineError as error:
             for job in list(self._running):
                 self._finish(job, error)
-                self._evict(job.entry)
+                self._cache.evict(job.entry)
             return
         if rows is None:
             self._make_room()
@@ -256,7 +226,7 @@ class Scheduler:
         logits = iter(rows)
         for job, stretch in zip(moved, stretches, strict=True):
             job.entry.ids += stretch.tokens
-            job.entry.used = self._clock
+            job.entry.used = self._cache.clock
             if job.save and len(job.entry.ids) == job.prompt and self._saved is not None:
                 job.save = False
                 self._saved.save(job.entry.ids, self._model.state(stretch.sequence))
@@ -268,17 +238,17 @@ class Scheduler:
         entry = job.entry
         own = len(entry.ids)
         best, length = None, own + WORTH_SHARING - 1
-        for other in (*(j.entry for j in self._running if j is not job), *self._idle):
-            common = min(self._common(other.ids, job.ids), len(job.ids) - 1)
-            if common > length:
-                best, length = other, common
+        for other in (*(j.entry for j in self._running if j is not job), *self._cache.idle):
+            shared = min(common_prefix(other.ids, job.ids), len(job.ids) - 1)
+            if shared > length:
+                best, length = other, shared
         for ahead in self._running:
             if ahead is job:
                 break
-            if ahead.unread() > 1 and min(self._common(ahead.ids, job.ids), len(job.ids) - 1) > length + WORTH_SHARING:
+            if ahead.unread() > 1 and min(common_prefix(ahead.ids, job.ids), len(job.ids) - 1) > length + WORTH_SHARING:
                 return True
         if best is not None:
-            self._share(best, entry, length)
+            self._cache.share(best, entry, length)
         return False
 
     def _restore_prompt(self, job: Job) -> None:
@@ -292,7 +262,7 @@ class Scheduler:
         if state is None:
             return
         assert entry.slot is not None
-        self._truncate(entry, 0)
+        self._cache.truncate(entry, 0)
         if self._model.restore(entry.slot, state):
             entry.ids = prompt
             job.save = False
@@ -338,72 +308,23 @@ class Scheduler:
     def _remove(self, job: Job) -> None:
         if job in self._running:
             self._running.remove(job)
-            self._idle.append(job.entry)
+            self._cache.idle.append(job.entry)
             self._crowded = False
         elif job in self._waiting:
             self._waiting.remove(job)
 
     def _make_room(self) -> None:
-        if self._evict_idle():
+        if self._cache.evict_idle():
             return
         job = self._running[-1]
         self._remove(job)
-        self._evict(job.entry)
+        self._cache.evict(job.entry)
         if self._running:
             self._crowded = True
             job.cached = None
             self._waiting.insert(0, job)
         else:
             job.done(EngineUnavailable("the embedded engine's cache has too few cells for this context"))
-
-    def _evict_idle(self) -> bool:
-        """Drop the cache that is least likely to be needed: closed sessions first, then the least recently used."""
-        if not self._idle:
-            return False
-        self._evict(min(self._idle, key=lambda entry: (entry not in self._closed, entry.used)))
-        return True
-
-    def _evict(self, entry: CacheEntry) -> None:
-        assert entry.slot is not None
-        self._model.drop(entry.slot)
-        self._slots.append(entry.slot)
-        entry.slot = None
-        entry.ids = []
-        self._idle.remove(entry)
-        self._closed.discard(entry)
-
-    def _take_slot(self, entry: CacheEntry) -> None:
-        entry.slot = self._slots.pop()
-        entry.ids = []
-
-    def _truncate(self, entry: CacheEntry, length: int) -> None:
-        if length < len(entry.ids):
-            assert entry.slot is not None
-            self._model.drop(entry.slot, length)
-            del entry.ids[length:]
-
-    def _share(self, source: CacheEntry, target: CacheEntry, length: int) -> None:
-        assert source.slot is not None
-        assert target.slot is not None
-        self._model.drop(target.slot)
-        self._model.copy(source.slot, target.slot, length)
-        target.ids = source.ids[:length]
-        source.used = target.used = self._clock
-
-    @staticmethod
-    def _common(a: Sequence[int], b: Sequence[int]) -> int:
-        """Length of the common prefix."""
-        n = min(len(a), len(b))
-        if a[:n] == b[:n]:
-            return n
-        low, high = 0, n  # a[:low] == b[:low], a[:high] != b[:high]
-        while high - low > 1:
-            middle = (low + high) // 2
-            if a[low:middle] == b[low:middle]:
-                low = middle
-            else:
-                high = middle
-        return low
 
 
 def find_stop(text: bytes | bytearray, before: int, stops: Iterable[str]) -> tuple[str, int]:

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ...address import checked_address, checked_key, is_loopback
 from ...errors import EngineError, EngineRefused, EngineUnavailable
@@ -59,7 +60,8 @@ class Endpoint:
         for value in (headers or {}).values():
             remember(value.rpartition(" ")[2])
         if key := checked_key(api_key, "the endpoint's key"):
-            self.headers["Authorization"] = f"Bearer {key}"
+            azure = _is_azure_key(key, self.base_url)
+            self.headers["api-key" if azure else "Authorization"] = key if azure else f"Bearer {key}"
         self.headers |= address.headers
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[httpx2.AsyncClient, Gate]]
         self._loops = weakref.WeakKeyDictionary()
@@ -132,6 +134,22 @@ class Endpoint:
             raise EngineUnavailable(f"cannot connect to {url}: {reason} (is the server up?)") from None
         except (ValueError, KeyError, TypeError, RecursionError):
             raise EngineRefused(f"{url} answered with no list of models: {text[:100]!r}") from None
+
+    async def prompt_end(self, model: str, template: Mapping[str, Any]) -> str:
+        """The last tokens of a prompt as vLLM's chat template makes it; empty if the server does not tell."""
+        import httpx2
+
+        client, _ = self._here()
+        body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
+        body["return_token_strs"] = True
+        body |= {"chat_template_kwargs": template} if template else {}
+        url = f"{self.base_url.removesuffix('/v1')}/tokenize"
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                response = await client.post(url, json=body, headers=self.headers, params=self.query)
+            return "".join(response.json()["token_strs"][-3:])
+        except (TimeoutError, httpx2.HTTPError, *MALFORMED, RecursionError):
+            return ""
 
     @property
     def gate(self) -> Gate:
@@ -228,6 +246,12 @@ class Endpoint:
         if watch is not None and (rest := shown.rest()):
             watch(rest, False)
         return assembler.whole()
+
+
+def _is_azure_key(key: str, url: str) -> bool:
+    """Whether the key belongs into Azure's own header; a token of Microsoft Entra, which is a JWT, does not."""
+    azure = (urlsplit(url).hostname or "").endswith(".azure.com") or "/openai/deployments/" in url
+    return azure and not key.startswith("eyJ")
 
 
 _SHORTER = "a server or proxy may cut long answers: raise its time-out, or lower `max_tokens`"

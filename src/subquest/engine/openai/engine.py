@@ -6,57 +6,38 @@ and a parameter that an endpoint refuses is omitted from then on (a refused `sto
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from ...errors import EngineError, EngineRefused, UsageError
+from ...errors import EngineRefused, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
 from ..chat_format import ChatFormat
 from ..interface import Generation, Message, Mode, OnRetry, OnText, Retry, Sampling, cut_at_stop, estimate_tokens
 from .endpoint import Endpoint, Watch
-from .failures import BadParameter, CannotContinue, Overflow
+from .failures import Adaptable, BadParameter, CannotContinue, Overflow
 from .prices import Price, load_prices, price_of
-from .reply import Reply, ending, read_reply
-from .session import ChatSession, OpenAISession, TextSession
+from .reply import Reply, ending, read_reply, separated
+from .server_facts import Server, ServerFacts
+from .session import ChatSession, OpenAISession
+from .text_session import TextSession
 from .tokenizer import Tokenizer
 from .tool_calls import ToolSession
 
 log = logging.getLogger("subquest.engine")
 
 OPENAI = "https://api.openai.com/v1"
-Server = Literal["auto", "vllm", "sglang", "llama.cpp", "ollama", "openai"]
 Continuation = Literal["auto", "template", "prefill", "turns"]
 """How completion mode continues the assistant's turn; see `OpenAIEngine`."""
 Protocol = Literal["tags", "tools"]
 
-_OWNERS: dict[str, Server] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp", "library": "ollama"}
-_CHANGES_SAMPLING = frozenset({"temperature", "top_p", "top_k", "min_p", "seed"})
-_MAY_BE_LEFT_OUT = _CHANGES_SAMPLING | {
-    "stop", "logprobs", "return_token_ids", "include_stop_str_in_output", "no_stop_trim", "stream", "stream_options",
-}  # fmt: skip
 LEAST_ROOM = 16
 """Fewest new tokens worth asking for when a context has almost filled its window."""
-
-
-@dataclass
-class _Found:
-    """What is known about the server, shared by all views of one engine."""
-
-    server: Server
-    model: str
-    window: int | None
-    refused: set[str] = field(default_factory=set)
-    in_turns: bool = False
-    """It has refused to continue an unfinished assistant message."""
-    asked: bool = False
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class OpenAIEngine:
@@ -120,7 +101,7 @@ class OpenAIEngine:
         self._stream = stream
         self._prices = load_prices() if prices is None else prices
         self._extra = dict(extra or {})
-        self._found = _Found("openai" if endpoint.base_url == OPENAI else server, model, context_window)
+        self._found = ServerFacts("openai" if endpoint.base_url == OPENAI else server, model, context_window)
         if continuation == "template" and self._form is None:
             raise UsageError("continuation 'template' needs a tokenizer or a chat_format")
         if protocol == "tools" and tokenizer is not None:
@@ -175,6 +156,26 @@ class OpenAIEngine:
         return self.continuation != "turns" and self._found.server in ("vllm", "sglang", "llama.cpp")
 
     @property
+    def system_role(self) -> bool:
+        """Whether the model has a system role; otherwise instructions stand in the first user message."""
+        return self._found.system_role
+
+    @property
+    def empty_turns(self) -> bool:
+        """Whether the endpoint accepts contexts with a turn in which the model said nothing."""
+        return self._found.empty_turns
+
+    @property
+    def wants_reasoning(self) -> bool:
+        """Whether the endpoint wants to have the reasoning of earlier turns back."""
+        return self._found.wants_reasoning
+
+    @property
+    def opens_thought(self) -> bool:
+        """Whether the model's chat template opens its thought, so that replies begin inside it."""
+        return self._found.opens_thought
+
+    @property
     def calls_tools(self) -> bool:
         return self.protocol == "tools"
 
@@ -219,7 +220,7 @@ class OpenAIEngine:
         """One turn for a session: the request, adapted to what the endpoint accepts, and its answer as a turn."""
         start = time.perf_counter()
         refusal: CannotContinue | None = None
-        room = sampling.max_tokens
+        room = min(sampling.max_tokens, self._found.longest_turn or sampling.max_tokens)
         while True:
             context = session.body(sampling)
             echo = session.prefill if self._found.server in ("llama.cpp", "auto") else ""
@@ -235,13 +236,16 @@ class OpenAIEngine:
                 )
                 break
             except BadParameter as error:
-                self._leave_out(error)
+                self._found.leave_out(error, self.name)
+            except Adaptable as error:
+                self._found.adapt(error)
+                room = min(room, self._found.longest_turn or room)
+                _report(session, error, error.remedy)
             except CannotContinue as error:
                 if self._continuation != "auto" or not session.go_on_in_turns():
                     raise
                 refusal = error
-                if session.on_retry is not None:
-                    session.on_retry(Retry("engine", 1, 0.0, f"{error}: the context goes on in turns"))
+                _report(session, error, "the context goes on in turns")
             except Overflow as error:
                 self._found.window = self._found.window or error.window
                 left = (error.window or 0) - (error.prompt or error.window or 0)
@@ -252,10 +256,16 @@ class OpenAIEngine:
             self._found.in_turns = True
             log.warning("%s cannot continue a message: contexts go on in turns", self.name)
         reply = read_reply(data)
+        if self._found.opens_thought and isinstance(session, ChatSession) and not session.prefill:
+            reply = separated(reply)
+        silent = not reply.text.strip()
         reply = session.read(replace(reply, text=reply.text.removeprefix(echo)), sampling.stop)
         if reply.finish == "content_filter":
             raise EngineRefused(f"{self.name}: the endpoint's content filter withheld the answer")
-        return self._turn(session, reply, sampling, time.perf_counter() - start), reply
+        turn = self._turn(session, reply, sampling, time.perf_counter() - start)
+        if silent and turn.finish == "end":
+            turn = replace(turn, problems=(*turn.problems, self._silent(bool(turn.text or turn.reasoning))))
+        return turn, reply
 
     def _turn(self, session: OpenAISession, reply: Reply, sampling: Sampling, seconds: float) -> Generation:
         tells = self._found.server in ("vllm", "sglang")
@@ -303,6 +313,14 @@ class OpenAIEngine:
             )
         return tuple(problems)
 
+    def _silent(self, thought: bool) -> str:
+        """What to change if a turn ends by itself before it says anything."""
+        if thought:
+            parser = "the server's reasoning parser may not fit the model"
+            return f"{self.name} ended its turn inside a thought: {parser}, or `max_tokens` is too small"
+        change = "raise `max_tokens` if it thinks without showing it, or choose another `model`"
+        return f"{self.name} returned an empty turn: {change}"
+
     def _body(
         self, context: Mapping[str, Any], sampling: Sampling, room: int, *, chat: bool, stream: bool
     ) -> dict[str, Any]:
@@ -330,15 +348,6 @@ class OpenAIEngine:
             wanted["no_stop_trim"] = True
         body |= {key: value for key, value in wanted.items() if value is not None and key not in refused}
         return body | self._extra
-
-    def _leave_out(self, error: BadParameter) -> None:
-        """Omit a parameter that the endpoint refused, if the turn is possible without it."""
-        parameter, refused = error.parameter, self._found.refused
-        if parameter in refused or (parameter not in _MAY_BE_LEFT_OUT and parameter != "max_tokens"):
-            raise error
-        refused.add(parameter)
-        if parameter in _CHANGES_SAMPLING:
-            log.warning("%s does not take %r: going on without it", self.name, parameter)
 
     def _watch(self, stops: Sequence[str], echo: str, on_text: OnText | None) -> Watch:
         """A callback that passes a stream on, skips an echoed prefill and ends at stop strings the endpoint refused."""
@@ -368,36 +377,13 @@ class OpenAIEngine:
 
         return watch
 
-    def _only(self, models: Sequence[Mapping[str, Any]]) -> str:
-        """The name of the one model that is served."""
-        names = sorted(str(m.get("id", "")) for m in models)
-        if len(names) != 1:
-            served = f"it serves {', '.join(names[:20])}" if names else "it lists no model"
-            raise UsageError(f"name the model to use at {self.endpoint.base_url}: {served}")
-        return names[0]
-
     async def find_out(self) -> None:
-        """Ask the endpoint, once, which server it is, what it serves and how long a context may be."""
-        found = self._found
-        if found.asked or (found.model and found.server != "auto"):
-            return
-        async with found.asking:
-            if self._found.asked:
-                return
-            models: list[dict[str, Any]] = []
-            try:
-                models = await self.endpoint.models()
-            except EngineError as error:
-                if not found.model:
-                    if error.retryable:  # nobody is there; a name would not help
-                        raise
-                    raise EngineRefused(f"{error}; or name the model: {self.endpoint.base_url}#NAME") from None
-            found.model = found.model or self._only(models)
-            entry = next((m for m in models if m.get("id") == found.model), models[0] if models else {})
-            if found.server == "auto":
-                found.server = _OWNERS.get(str(entry.get("owned_by", "")), "auto")
-            meta = entry.get("meta")
-            length = entry.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
-            if found.window is None and isinstance(length, int) and length > 0:
-                found.window = length
-            found.asked = True
+        """Ask the endpoint, once, what there is to know about it."""
+        template = self._extra.get("chat_template_kwargs") or {}
+        await self._found.ask(self.endpoint, None if self._form is not None else template)
+
+
+def _report(session: OpenAISession, error: EngineRefused, remedy: str) -> None:
+    """Tell who watches that a refused request is sent again, changed."""
+    if session.on_retry is not None:
+        session.on_retry(Retry("engine", 1, 0.0, f"{error}: {remedy}"))

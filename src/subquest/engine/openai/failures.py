@@ -19,17 +19,21 @@ _OVERFLOW = re.compile(
     r"|maximum context length|max(imum)? model len"  # OpenAI, vLLM
     r"|longer than the (model's context|maximum model) length"  # SGLang, vLLM
     r"|exceeds? (the )?(available |model's )?context (size|window|length)"  # llama.cpp and its Python server
+    r"|context length of only \d+|n_keep: \d+"  # LM Studio
+    r"|`inputs` (must have less|tokens \+)"  # text-generation-inference
     r"|prompt is too long|input token count .* exceeds|input is too long|too many tokens in the prompt",
     re.IGNORECASE,
 )
 _WINDOW = re.compile(
     r"(?:maximum context length (?:is|of)|maximum model length of|context length \(|context size \(|context window of"
-    r"|model len(?:gth)? (?:is|of))\s*(\d+)",
+    r"|model len(?:gth)? (?:is|of)|context length of only|n_ctx:"
+    r"|`max_new_tokens` must be <=|`inputs` must have less than)\s*(\d+)",
     re.IGNORECASE,
 )
 _PROMPT = re.compile(
     r"(?:has|contains) (?:at least )?(\d+) input tokens|\((\d+) (?:in the messages|of text input)"
-    r"|(\d+) tokens? (?:from|in) the (?:input|messages|prompt)",
+    r"|(\d+) tokens? (?:from|in) the (?:input|messages|prompt)|(?:n_keep:|keep the first) (\d+)"
+    r"|Given: (\d+)",
     re.IGNORECASE,
 )
 _TEMPLATE = re.compile(
@@ -38,6 +42,18 @@ _TEMPLATE = re.compile(
     re.IGNORECASE,
 )
 """Words of servers whose chat template has raised; llama.cpp and others say so with status 500."""
+_NO_SYSTEM = re.compile(
+    r"\bsystem\W? (?:role|messages?|prompts?|instructions?)\b|role\W+system\b"  # Gemma's template
+    r"|does not support 'system'|developer instruction"  # o1-mini, Gemma at Google
+    r"|only user and assistant roles|roles must alternate",  # Mistral's first templates
+    re.IGNORECASE,
+)
+_EMPTY = re.compile(r"non-?empty|\bempty\b|\bblank\b|either content or tool_calls", re.IGNORECASE)
+_LENGTH = re.compile(r"max_(?:completion_|output_|new_)?tokens|(?:completion|output) tokens", re.IGNORECASE)
+_UNKNOWN = re.compile(r"unsupported parameter|(?:is )?not supported", re.IGNORECASE)
+_TOOLS = re.compile(r"\btools?\b|\bfunction.call", re.IGNORECASE)
+SHORTEST_LIMIT = 64
+"""Numbers below it are not the longest turn of an endpoint but the shortest, or part of a name."""
 
 
 class Overflow(ContextOverflow):
@@ -61,9 +77,42 @@ class CannotContinue(EngineRefused):
     """The endpoint refused a request that ends in an unfinished assistant message."""
 
 
+class Adaptable(EngineRefused):
+    """A refusal that a changed request avoids; `remedy` says how."""
+
+    remedy = ""
+
+
+class NoSystemRole(Adaptable):
+    """The model has no system role (Gemma, o1-mini)."""
+
+    remedy = "instructions stand in the first user message from now on"
+
+
+class WantsReasoning(Adaptable):
+    """The endpoint wants its reasoning back with the calls that followed it (DeepSeek)."""
+
+    remedy = "reasoning is sent back from now on"
+
+
+class NoEmptyTurn(Adaptable):
+    """The endpoint refuses a context that holds an empty turn (Anthropic, Mistral, Moonshot)."""
+
+    remedy = "empty turns are left out from now on"
+
+
+class TurnTooLong(Adaptable):
+    """The endpoint allows fewer tokens in a turn than were asked for."""
+
+    def __init__(self, message: str, limit: int) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.remedy = f"turns have at most {limit:,} tokens from now on"
+
+
 def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, Any] | None = None) -> EngineError:
     """The exception for an error response. `sent` is the request, to find a parameter it complains about."""
-    error = _error_object(body)
+    error, sent = _error_object(body), sent or {}
     message = mask(str(error.get("message") or error.get("detail") or body.strip() or "no message"))[:1000]
     kind = f"{error.get('code', '')} {error.get('type', '')}"[:200]
     where = f"{url} answered {status}"
@@ -83,6 +132,8 @@ def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, 
     if status == 403:
         what = f"use {model}" if model else "list models"
         return EngineRefused(f"{where}: the key may not {what}: {message} (check the key's rights and region)")
+    if status == 404 and "tools" in sent and _TOOLS.search(message):  # OpenRouter
+        return EngineRefused(f"{where}: {message} ({_BY_TAGS})")
     if status == 404 and not model:
         return EngineRefused(f"{where}: {message} (is the base URL right? It usually ends in /v1)")
     if status == 404:
@@ -95,12 +146,45 @@ def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, 
     template = status in (500, 501) and _TEMPLATE.search(message)
     if status in RETRYABLE and not template:
         return EngineUnavailable(f"{where}: {message}")
-    parameter = _named_parameter(error, message, sent or {}) if status in (400, 422) else ""
-    if _unfinished(sent or {}) and (template or (status in (400, 422) and parameter in ABOUT_CONTINUING)):
+    refused = status in (400, 422)
+    if (refused or template) and (adaptable := _adaptable(f"{where}: {message}", message, sent)):
+        return adaptable
+    parameter = _named_parameter(error, message, sent) if refused else ""
+    if _unfinished(sent) and (template or (refused and parameter in ABOUT_CONTINUING)):
         return CannotContinue(f"{where}: {message} (set `continuation` to turns)")
+    if "tools" in sent and parameter in ("", "tools", "tool_choice") and _TOOLS.search(message):
+        return EngineRefused(f"{where}: {message} ({_BY_TAGS})")
     if parameter:
         return BadParameter(f"{where}: {message}", parameter)
     return EngineRefused(f"{where}: {message}")
+
+
+_BY_TAGS = "`--protocol tags`, the default, needs no tool calls"
+
+
+def _adaptable(text: str, message: str, sent: Mapping[str, Any]) -> Adaptable | None:
+    """The refusal of something that a changed request leaves out; once it is left out, it is refused no more."""
+    messages = [m for m in sent.get("messages") or () if isinstance(m, dict)]
+    lost = any(m["role"] == "assistant" and "reasoning_content" not in m for m in messages)
+    if "reasoning_content" in message and lost:
+        return WantsReasoning(text)
+    if _EMPTY.search(message) and any(map(is_empty, messages)):
+        return NoEmptyTurn(text)
+    system = any(m["role"] == "system" for m in messages)
+    found = _NO_SYSTEM.search(message) if system else None
+    if found and not (_unfinished(sent) and "alternate" in found[0].lower()):
+        return NoSystemRole(text)
+    asked = sent.get("max_completion_tokens") or sent.get("max_tokens")
+    if isinstance(asked, int) and _LENGTH.search(message) and not _UNKNOWN.search(message):
+        numbers = map(int, re.findall(r"\d{1,9}", message.replace(",", "")))
+        if limit := max((n for n in numbers if SHORTEST_LIMIT <= n < asked), default=0):
+            return TurnTooLong(text, limit)
+    return None
+
+
+def is_empty(message: Mapping[str, Any]) -> bool:
+    """Whether a message is a turn of the model in which it said and called nothing."""
+    return message["role"] == "assistant" and not message.get("tool_calls") and not (message["content"] or "").strip()
 
 
 ABOUT_CONTINUING = ("", "messages", "continue_final_message", "add_generation_prompt")

@@ -51,11 +51,11 @@ def read_reply(data: Mapping[str, Any]) -> Reply:
             text=_whole(_text(message.get("content"))),
             finish=str(choice.get("finish_reason") or ""),
             matched=matched if isinstance(matched, str) else "",
-            reasoning=_whole(_text(message.get("reasoning_content") or message.get("reasoning"))),
+            reasoning=_whole(_reasoning(message)),
             token_ids=ids,
             prompt_ids=_ids(data.get("prompt_token_ids") or choice.get("prompt_token_ids")),
             logprobs=logprobs if not ids or logprobs is None or len(ids) == len(logprobs) else None,
-            tool_calls=tuple(_tool_call(c, i) for i, c in enumerate(message.get("tool_calls") or ())),
+            tool_calls=tuple(_tool_call(c) for c in message.get("tool_calls") or ()),
             prompt_tokens=_count(usage.get("prompt_tokens")),
             cached_tokens=_count(details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")) or 0,
             completion_tokens=_count(usage.get("completion_tokens")),
@@ -101,7 +101,7 @@ class Assembler:
         for choice in chunk.get("choices") or ():
             delta = choice.get("delta") or {"content": choice.get("text")}
             new += _text(delta.get("content"))
-            self.thought += _text(delta.get("reasoning_content") or delta.get("reasoning"))
+            self.thought += _reasoning(delta)
             self._ids.extend(_ids(choice.get("token_ids")))
             self._logprobs.extend(_logprob_entries(choice.get("logprobs")))
             for call in delta.get("tool_calls") or ():
@@ -127,16 +127,28 @@ class Assembler:
         }
 
     def _merge_call(self, call: Mapping[str, Any]) -> None:
-        """A call comes in pieces; a name under another id begins the next, also where the server counts none on."""
+        """A call comes in pieces. A name under another id begins the next, also where the server counts none on; so
+        does a name after arguments that are complete, where calls have no ids (Gemini)."""
         function = call.get("function") or {}
         identifier, name = _text(call.get("id")), _text(function.get("name"))
         calls = self._calls.setdefault(int(call.get("index") or 0), [])
-        if not calls or (name and identifier and calls[-1]["id"] not in ("", identifier)):
+        if not calls or (name and _is_another(calls[-1], identifier)):
             calls.append({"id": "", "names": [], "arguments": []})
         merged = calls[-1]
         merged["id"] = merged["id"] or identifier
-        merged["names"].append(name)
+        if not any(merged["arguments"]):  # some servers repeat the name with each piece of the arguments
+            merged["names"].append(name)
         merged["arguments"].append(_text(function.get("arguments")))
+
+
+def _is_another(call: Mapping[str, Any], identifier: str) -> bool:
+    """Whether a name under this id begins a call after the one that is being put together."""
+    if identifier or call["id"]:
+        return bool(identifier) and call["id"] not in ("", identifier)
+    try:
+        return isinstance(json.loads("".join(call["arguments"])), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _joined(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,6 +202,14 @@ def cut_in_thought(reply: Reply, stops: Sequence[str]) -> Reply:
     return replace(reply, reasoning=reply.reasoning.removesuffix(stop) + stop, finish="length", matched="")
 
 
+def separated(reply: Reply) -> Reply:
+    """A reply that begins inside its thought, because the chat template has opened it, with the thought apart."""
+    if reply.reasoning or "<think>" in reply.text:
+        return reply
+    thought, _, text = reply.text.partition("</think>")
+    return replace(reply, reasoning=thought.strip(), text=text.lstrip())
+
+
 _CLOSING = re.compile(r"\s*(?:</\s*(?P<tag>[^<>\s/]+)\s*>|<\|end_(?P<hira>\w+)\|>)\s*")
 
 
@@ -213,6 +233,14 @@ def _text(content: Any) -> str:
     return content or ""
 
 
+def _reasoning(message: Mapping[str, Any]) -> str:
+    """Reasoning in a field of its own, or in parts of the content (Mistral)."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    within = "".join(_text(part.get("thinking")) for part in parts if part.get("type") == "thinking")
+    return _text(message.get("reasoning_content") or message.get("reasoning")) or within
+
+
 def _whole(text: str) -> str:
     """The text with the halves of split characters joined, and those without their other half replaced."""
     try:
@@ -230,14 +258,12 @@ def _count(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
+def _tool_call(call: Mapping[str, Any]) -> ToolCall:
     function = call.get("function") or {}
     arguments = function.get("arguments")
     if isinstance(arguments, dict):  # Ollama's own form
         arguments = json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(
-        _whole(_text(call.get("id"))) or f"call_{index}", _whole(_text(function.get("name"))), _whole(_text(arguments))
-    )
+    return ToolCall(*(_whole(_text(part)) for part in (call.get("id"), function.get("name"), arguments)))
 
 
 def _logprob_entries(logprobs: Any) -> list[Any]:

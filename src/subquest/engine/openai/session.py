@@ -1,7 +1,8 @@
 """Contexts at an OpenAI-compatible endpoint.
 
     ChatSession   the context is a list of messages; the server applies the model's chat template
-    TextSession   the context is one text or one list of token ids; we apply the template
+    ToolSession   the same with native tool calls (`tool_calls.py`)
+    TextSession   the context is one text or one list of token ids; we apply the template (`text_session.py`)
 
 Segments carry token ids only while they are exactly what the model saw: in a ChatSession that is as long as the prompt
 ids the server reports begin with all ids recorded so far. A template that drops or re-tokenises earlier turns breaks
@@ -20,10 +21,9 @@ from ...errors import UsageError
 from ...protocol import in_thought
 from ...record import Segment
 from ..actions import Action
-from ..chat_format import ChatFormat, Piece, encode_pieces, text_of
 from ..interface import Generation, Message, Mode, OnRetry, OnText, Sampling, estimate_tokens
+from .failures import is_empty
 from .reply import Reply, cut_in_thought
-from .tokenizer import Tokenizer
 
 log = logging.getLogger("subquest.engine")
 
@@ -52,6 +52,21 @@ class Completer(Protocol):
     @property
     def prefill_parameters(self) -> dict[str, Any]:
         """Parameters that tell the server to continue an unfinished assistant message."""
+        ...
+
+    @property
+    def system_role(self) -> bool:
+        """Whether the model has a system role; otherwise instructions stand in the first user message."""
+        ...
+
+    @property
+    def empty_turns(self) -> bool:
+        """Whether the endpoint accepts contexts with a turn in which the model said nothing."""
+        ...
+
+    @property
+    def wants_reasoning(self) -> bool:
+        """Whether the endpoint wants to have the reasoning of earlier turns back."""
         ...
 
     async def complete(self, session: OpenAISession, sampling: Sampling) -> tuple[Generation, Reply]:
@@ -188,10 +203,20 @@ class ChatSession(OpenAISession):
         messages = self._sent
         if self._cut is not None and self.goes_on:
             messages = [*messages, {"role": "assistant", "content": self.prefill}]
-        body: dict[str, Any] = {"messages": messages}
+        if not self._engine.empty_turns:
+            messages = _merged([m for m in messages if not is_empty(m)], "\n\n")
+        if not self._engine.system_role:
+            messages = _without_system(messages)
+        body: dict[str, Any] = {"messages": [self._with_reasoning(m) for m in messages]}
         if messages[-1]["role"] == "assistant":
             body |= self._engine.prefill_parameters
         return body
+
+    def _with_reasoning(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The message with its reasoning if the endpoint wants it back, and else without."""
+        if self._engine.wants_reasoning and message["role"] == "assistant":
+            return {"reasoning_content": "", **message}
+        return {key: value for key, value in message.items() if key != "reasoning_content"}
 
     @property
     def prefill(self) -> str:
@@ -241,7 +266,7 @@ class ChatSession(OpenAISession):
         self._must_be_open()
         self._tokens += estimate_tokens(text)
         if self._cut is not None:
-            self._messages.append(self._assistant(self._cut))
+            self._messages.append(self._message(self._cut))
             self._cut = None
         self._segments.append(Segment("env", text, role="user" if self.in_turns else "assistant"))
         self._messages += self._environment(text)
@@ -282,14 +307,17 @@ class ChatSession(OpenAISession):
 
     def _take(self, turn: Generation) -> None:
         if self._continues and self.goes_on:
-            self._messages.append(self._assistant(turn))
+            self._messages.append(self._message(turn))
             return
         if self._cut is not None and self.goes_on:
             turn = replace(turn, text=self._cut.text + turn.text, reasoning=self._cut.reasoning + turn.reasoning)
         nothing = turn.finish == "length" and not turn.text.strip() and not self.goes_on
         self._cut = turn if turn.cut_in_thought or nothing else None
         if self._cut is None:
-            self._messages.append(self._assistant(turn))
+            self._messages.append(self._message(turn))
+
+    def _message(self, turn: Generation) -> dict[str, Any]:
+        return self._assistant(turn) | ({"reasoning_content": turn.reasoning} if turn.reasoning else {})
 
     def _assistant(self, turn: Generation) -> dict[str, Any]:
         return {"role": "assistant", "content": turn.text}
@@ -322,71 +350,20 @@ class ChatSession(OpenAISession):
         self._read = len(self._segments)
 
 
-def _merged(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with the instructions at the head of the first user message."""
+    instructions = "\n\n".join(m["content"] for m in messages if m["role"] == "system")
+    rest = [m for m in messages if m["role"] != "system"]
+    if not rest or rest[0]["role"] != "user":
+        return [{"role": "user", "content": instructions}, *rest]
+    return [{**rest[0], "content": f"{instructions}\n\n{rest[0]['content']}"}, *rest[1:]]
+
+
+def _merged(messages: Sequence[dict[str, Any]], between: str = "") -> list[dict[str, Any]]:
     """Merge neighbouring messages of the same role, which some chat templates refuse."""
     merged: list[dict[str, Any]] = []
     for message in messages:
         if merged and merged[-1]["role"] == message["role"] != "tool" and not merged[-1].get("tool_calls"):
-            message = {**message, "content": merged.pop()["content"] + message["content"]}
+            message = {**message, "content": f"{merged.pop()['content']}{between}{message['content']}"}
         merged.append(message)
     return merged
-
-
-class TextSession(OpenAISession):
-    """A text, or exact token ids, to `/completions`; we apply the chat format."""
-
-    path = "/completions"
-
-    def __init__(
-        self,
-        engine: Completer,
-        messages: Sequence[Message],
-        mode: Mode,
-        form: ChatFormat,
-        tokenizer: Tokenizer | None,
-    ) -> None:
-        super().__init__(engine, mode)
-        self._form = form
-        self._tokenizer = tokenizer
-        self._end_id = tokenizer.encode(form.end, True)[-1] if tokenizer is not None else None
-        if messages:
-            self._add("prompt", form.opening(messages), role="")
-
-    def body(self, sampling: Sampling) -> dict[str, Any]:
-        if self._tokenizer is not None:
-            return {"prompt": [i for s in self._segments for i in s.token_ids]}
-        return {"prompt": "".join(s.text for s in self._segments)}
-
-    async def append(self, text: str) -> None:
-        self._must_be_open()
-        ids = self._segments[-1].token_ids
-        ended = self._end_id is not None and bool(ids) and ids[-1] == self._end_id
-        role = "user" if self._mode == "chat" else "assistant"
-        self._add("env", self._form.environment(text, self._mode, ended=ended), role=role)
-
-    def fork(self) -> TextSession:
-        self._must_be_open()
-        twin = TextSession(self._engine, (), self._mode, self._form, self._tokenizer)
-        self._copy_to(twin)
-        return twin
-
-    def _add(self, kind: Any, pieces: Sequence[Piece], role: str) -> None:
-        text = text_of(pieces)
-        ids = tuple(encode_pieces(pieces, self._tokenizer.encode)) if self._tokenizer is not None else ()
-        self._segments.append(Segment(kind, text, ids, role=role))
-        self._tokens += len(ids) or estimate_tokens(text)
-
-    def _take(self, turn: Generation) -> None:
-        """The context is the segments themselves, so the recorded turn is already part of it."""
-
-    def _record(self, turn: Generation, reply: Reply) -> None:
-        if self._tokenizer is None:
-            self._segments.append(Segment("agent", turn.text, role="assistant"))
-            return
-        ids, logprobs = turn.token_ids, turn.logprobs
-        if not ids:
-            raise UsageError(
-                f"{self._engine.name}: the server shows no token ids, so a tokenizer cannot keep the context exact; "
-                "serve the model with vLLM or SGLang, or leave the tokenizer out"
-            )
-        self._segments.append(Segment("agent", turn.text, ids, logprobs, role="assistant", policy=turn.policy))

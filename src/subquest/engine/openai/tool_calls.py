@@ -84,12 +84,22 @@ class ToolSession(ChatSession):
     def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
         """Reasoning stays separate: calls come in their own field, and results answer them."""
         self.read_from_text = False
-        if reply.tool_calls:
-            return reply
-        text, calls = find_calls(reply.text, {a.name for a in self._engine.actions}, cut=reply.finish == "length")
-        self.read_from_text = bool(calls)
-        read = tuple(ToolCall(f"call_{number}", *call) for number, call in enumerate(calls))
-        return replace(reply, text=text, tool_calls=read)
+        if not reply.tool_calls:
+            text, calls = find_calls(reply.text, {a.name for a in self._engine.actions}, cut=reply.finish == "length")
+            self.read_from_text = bool(calls)
+            reply = replace(reply, text=text, tool_calls=tuple(ToolCall("", *call) for call in calls))
+        return replace(reply, tool_calls=self._identified(reply.tool_calls))
+
+    def _identified(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+        """The calls with an id each: where the server gives none, or one that is taken, nine letters and digits, the
+        only form that Mistral's templates accept."""
+        used = {call["id"] for message in self._messages for call in message.get("tool_calls", ())}
+        identified = []
+        for call in calls:
+            name = call.id if call.id and call.id not in used else f"call{len(used):05}"
+            used.add(name)
+            identified.append(ToolCall(name, call.name, call.arguments))
+        return tuple(identified)
 
     def render(self, reply: Reply, text: str) -> str:
         tags = self._tags(reply.tool_calls)

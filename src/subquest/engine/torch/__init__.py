@@ -1,12 +1,15 @@
 """The torch engine: rollouts in the trainer's own process, batched across episodes, exact to the token.
 
-engine      the public class and the worker thread           session               a context as segments
-scheduler   admission, chunked prefill, preemption           block_pool            which blocks hold which tokens
-runner      a plan as tensors; CUDA graphs                   running_batch         the rows that decode, as arrays
-model       the forward pass                                 weights               fused storage, adapters, sharing
-kernels     Triton kernels                                   reference_operations  the same operations in plain torch
-loader      model folders, GGUF files                        vocabulary            text and ids, by bytes
-scoring     log-probabilities of a few words                 gpu_memory            how large the cache can be
+engine, session, waiters              the public class and its worker thread; a context as segments; who waits for turns
+scheduler, block_pool, prefix_groups  admission, chunked prefill, preemption; which blocks hold which tokens
+runner, running_batch, step           a plan as tensors; the rows that decode, as arrays; one pass
+cuda_graphs, gpu_memory               a pass as one launch; how large the cache can be
+model, architecture, weights          the forward pass; what models differ in; fused storage, adapters, sharing
+kernels, *_kernels                    Triton kernels
+reference_operations                  the same operations in plain torch
+loader, gguf_tensors, gguf_tokenizer  model folders, GGUF files
+vocabulary, stop_strings              text and ids, by bytes; where a turn ends
+scoring, bare_engine                  log-probabilities of a few words; the model without its adapter
 """
 
 from .engine import TorchEngine

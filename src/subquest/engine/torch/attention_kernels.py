@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-any-return,no-untyped-call"
-"""Attention as Triton kernels over the block cache; `reference.attend` says what they compute.
+"""Attention as Triton kernels over the block cache; `reference_operations.attend` says what they compute.
 
 Decode attention is bound by memory: one program reads one key-value head of one part of one context, through the block
 table, and serves all query heads that share it. Parts have a fixed length (`step.part_length`), so short and long

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-any-return,no-untyped-call"
-"""The model's small operations as Triton kernels; `reference` says what each computes."""
+"""The model's small operations as Triton kernels; `reference_operations` says what each computes."""
 
 from __future__ import annotations
 

@@ -57,9 +57,8 @@ def ingest(
 
     size: of passages; by default that of the last ingestion, at first 100 words. ocr: read scans and images too.
     prune: remove what came from files of these sources that no longer exist. again: read files that have not changed
-    as well. on_error: what to do about what cannot be
-    read; stop raises DataError and keeps what was read before. jobs: processes that read. progress, on_problem: called
-    on the way.
+    as well. on_error: what to do about what cannot be read; stop raises DataError and keeps what was read before.
+    jobs: processes that read. progress, on_problem: called on the way.
     """
     with Writer.open(index.path) as writer:
         chosen = size or Size(**store.get(writer.db, "passages", {}))
@@ -219,15 +218,20 @@ class _Run:
         coming = iter(files)
         ready: deque[_Ready] = deque()
         more = True
-        while more or ready:
-            while more and len(ready) < self._pool.size + 1 and (self._pool.free or not ready):
-                found = next(coming, None)
-                if found is None:
-                    more = False
-                elif (made := self._prepare(found)) is not None:
-                    ready.append(made)
-            if ready:
-                yield from self._file(ready.popleft())
+        try:
+            while more or ready:
+                while more and len(ready) < self._pool.size + 1 and (self._pool.free or not ready):
+                    found = next(coming, None)
+                    if found is None:
+                        more = False
+                    elif (made := self._prepare(found)) is not None:
+                        ready.append(made)
+                if ready:
+                    yield from self._file(ready.popleft())
+        finally:  # where it was stopped
+            for left in ready:
+                if left.file is not None:
+                    left.file.close()
 
     def _prepare(self, found: Found) -> _Ready | None:
         """Open a file and decide whether it must be read; None where it cannot be opened."""

@@ -21,9 +21,10 @@ from ...limits import Limits
 from ...record import Hit
 from ...runtime.actions import ANSWER
 from ...runtime.answering import conclude, note_stop
-from ...runtime.context import Context, LimitReached, RoleSetup
+from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
 from ...runtime.rendering import cut_to_tokens, one_line, render_documents
+from ...runtime.role_setup import RoleSetup
 from ...runtime.run import Answer, Run
 from ...runtime.statements import sentences
 from ...runtime.system import System
