@@ -45,6 +45,8 @@ class Reader:
             return self._plan(*_since(messages, "Question: "))
         if first.startswith("You are a helper. "):
             return self._execute(*_since(messages, "Task: "))
+        if any("one word: yes or no" in text for text in texts):  # a judge
+            return "yes"
         if any("boxed" in text for text in texts):
             return rf"\boxed{{{ANSWER}}}"
         if first.startswith("You are the planner of a team"):  # DECOR

@@ -32,8 +32,9 @@ def url() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def material(tmp_path_factory: pytest.TempPathFactory, url: str) -> Path:
-    """What the pages speak of: documents, an index, questions, a stored run."""
+    """What the pages speak of: documents, a spreadsheet, an index, questions, a stored run."""
     from fpdf import FPDF
+    from openpyxl import Workbook
 
     folder = tmp_path_factory.mktemp("material")
     docs = folder / "docs"
@@ -65,6 +66,10 @@ def material(tmp_path_factory: pytest.TempPathFactory, url: str) -> Path:
     page.set_font("helvetica")
     page.cell(text="Pell is a town in the north.")
     page.output(str(folder / "papers" / "pell.pdf"))
+    sales = Workbook()
+    for row_of_sales in (("Region", "Sold"), ("North", 32), ("South", 9)):
+        sales.active.append(row_of_sales)
+    sales.save(folder / "sales.xlsx")
     questions, search = str(folder / "data" / "hotpotqa_dev.jsonl"), str(folder / "docs.sq")
     model = ["--model", f"openai:my-model@{url}", "--index", search]
     assert main(["eval", questions, "--system", "rag", *model, "--out", str(folder / "RUN")]) == 0

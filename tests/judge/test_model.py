@@ -8,6 +8,7 @@ import pytest
 
 from subquest.cli import judge as command
 from subquest.cli import main
+from subquest.engine.openai import OpenAIEngine
 from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.errors import DataError, EngineUnavailable, UsageError
 from subquest.judge import (
@@ -24,6 +25,7 @@ from subquest.judge import (
 from subquest.record import Episode, Question, Segment, Step, Trajectory
 from subquest.runs import RunStore
 
+from ..docs.endpoint import endpoint
 from .test_rules import ANSWERER, FILTER, PLANNER
 
 
@@ -76,6 +78,17 @@ async def test_equal_cases_are_asked_once_and_kept(tmp_path: Path) -> None:
     assert again.cached == 1
     other = ModelJudge(ScriptedEngine(["no"], name="another"), cache=tmp_path / "cache.sqlite")
     assert (await other.judge_answers([CASE]))[0].yes is False, "another model's verdicts are its own"
+
+
+async def test_a_judge_of_which_only_the_address_is_given_keeps_verdicts_under_its_name(tmp_path: Path) -> None:
+    with endpoint() as url:
+        for name, cached in (("", 0), ("my-model", 1)):
+            engine = OpenAIEngine(name, base_url=url, api_key="")
+            judge = ModelJudge(engine, cache=tmp_path / "cache.sqlite")
+            assert [verdict.yes for verdict in await judge.judge_answers([CASE])] == [True]
+            assert (engine.name, judge.cached) == ("my-model", cached)
+            await judge.close()
+            await engine.close()
 
 
 async def test_nonsense_is_asked_again_then_left_undecided_and_not_kept() -> None:

@@ -69,29 +69,3 @@ def test_long_lines_are_one_row_and_endless_ones_are_refused(monkeypatch: pytest
     monkeypatch.setattr(tables, "FIELD", 30)
     with pytest.raises(DataError, match="line 2: longer than 30"):
         rows("1\tok\tT\n" + "x" * 40 + "\n", "\t")
-
-
-def test_the_first_row_of_a_sheet_comes_before_the_last_is_read() -> None:
-    """A sheet without a declared size was read to its end first, which took half a minute for a million rows."""
-    openpyxl = pytest.importorskip("openpyxl", reason="XLSX needs the extra `web-tools`")
-    book = openpyxl.Workbook(write_only=True)
-    sheet = book.create_sheet("Data")
-    for n in range(30_000):
-        sheet.append([n, n % 97, n * n])
-    made = io.BytesIO()
-    book.save(made)
-
-    class Counted(io.BytesIO):
-        taken = 0
-
-        def read(self, size: int | None = -1, /) -> bytes:
-            data = super().read(size)
-            self.taken += len(data)
-            return data
-
-    file = Counted(made.getvalue())
-    rows = tables.read_xlsx(file)
-    assert next(rows).cells == ("0", "0", "0")
-    first, file.taken = file.taken, 0
-    assert sum(1 for _ in rows) == 29_999
-    assert first < file.taken  # most of the sheet was read after its first row

@@ -2,12 +2,15 @@
 
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
 
 CHROMIUM = shutil.which("chromium")
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium")
+SCREENS = {"screen": 1200, "phone": 390}
+"""Widths in pixels; the phone comes last, and a view is left at its width."""
 EVIL = '<img src=x onerror="window.evil=1"><script>window.evil=1</script><svg onload="window.evil=1">'
 
 
@@ -71,7 +74,7 @@ def expect(locator: Any) -> Any:
 
 
 def unfit(page: Any, name: str) -> dict[str, Any]:
-    """What is wrong with a view at phone width: axe's findings, light and dark, and a page wider than the screen.
+    """What is wrong with a view on a screen and on a phone: axe's findings, light and dark, and what is too wide.
 
     The dark theme changes colours alone, so only axe's rules about colours are run again.
     """
@@ -79,13 +82,14 @@ def unfit(page: Any, name: str) -> dict[str, Any]:
     colours: dict[str, Any] = {"runOnly": ["color-contrast", "link-in-text-block"]}
     page.evaluate(pytest.importorskip("axe_playwright_python.sync_playwright").Axe().axe_script)
     wrong: dict[str, Any] = {}
-    for theme, options in (("light", everything), ("dark", colours)):
+    for (device, size), (theme, options) in product(SCREENS.items(), (("light", everything), ("dark", colours))):
+        page.set_viewport_size({"width": size, "height": 800})
         page.emulate_media(color_scheme=theme)
         found = page.evaluate(
             "options => axe.run(options).then(found => found.violations)", {"resultTypes": ["violations"], **options}
         )
         if told := [(v["id"], [node["html"][:160] for node in v["nodes"][:3]]) for v in found]:
-            wrong[f"{name}, {theme}"] = told
-        if (width := page.evaluate("document.documentElement.scrollWidth")) > 390:
-            wrong[f"width of {name}, {theme}"] = width
+            wrong[f"{name}, {device}, {theme}"] = told
+        if (width := page.evaluate("document.documentElement.scrollWidth")) > size:
+            wrong[f"width of {name}, {device}, {theme}"] = width
     return wrong

@@ -120,7 +120,7 @@ def start(settings: Settings) -> Start:
         systems: Sequence[str] = ("coda", "direct"),
         **changed: Any,
     ) -> Any:
-        engines = models or {"default": ScriptedEngine(script)}
+        engines = {"default": ScriptedEngine(script)} if models is None else models
         return running(replace(settings, **changed), engines, documents, systems)
 
     return begin

@@ -265,9 +265,11 @@ def test_what_does_not_fit_is_found(browser: Any) -> None:
     )
     found = unfit(page, "it")
     page.close()
-    assert {"html-has-lang", "color-contrast"} <= {rule for rule, _ in found["it, light"]}
-    assert [rule for rule, _ in found["it, dark"]] == ["color-contrast"]
-    assert found["width of it, light"] > 900
+    for device in ("screen", "phone"):
+        assert {"html-has-lang", "color-contrast"} <= {rule for rule, _ in found[f"it, {device}, light"]}
+        assert [rule for rule, _ in found[f"it, {device}, dark"]] == ["color-contrast"]
+    assert found["width of it, phone, light"] > 900
+    assert "width of it, screen, light" not in found
 
 
 VIEWS = {

@@ -13,7 +13,7 @@ from subquest.serve.episode_view import as_html
 from subquest.serve.settings import Settings
 
 from ..systems.fakes import DOCUMENTS
-from .browsing import ask, browser, expect, needs_browser, page, seen
+from .browsing import ask, browser, expect, needs_browser, page, seen, unfit
 from .conftest import QUESTION, Gate, Start, reply
 
 __all__ = ["browser", "page"]
@@ -328,4 +328,75 @@ def test_an_exported_trace_in_a_frame_that_keeps_nothing(browser: Any, tmp_path:
     frame.get_by_role("tab", name="Saw and wrote").click()
     expect(frame.locator(".segment.agent pre")).to_have_text("I think")
     assert heard == []
+    page.close()
+
+
+def test_who_comes_first_is_led_to_the_model(start: Start, page: Any) -> None:
+    with start(models={}) as server:
+        page.goto(server.url)
+        expect(page.locator(".welcome li").first).to_contain_text("Set a model")
+        ask(page, QUESTION)
+        expect(page.get_by_role("alert")).to_contain_text("no model is set yet")
+        page.heard.clear()  # the refusal
+        page.locator(".welcome").get_by_role("link", name="Model").click()
+        page.get_by_label("Address").wait_for()
+
+
+@pytest.mark.slow
+def test_what_is_seldom_seen_is_accessible_and_fits_a_phone(
+    start: Start, settings: Settings, browser: Any, tmp_path: Path
+) -> None:
+    told = [Event(0, "start", 0.0, data={"question": "Who?", "system": "decor", "model": "m"})]
+    told += [Event(1, "memory", 1.0, "1", {"action": "add", "entries": [{"query": "who", "evidence": "me"}]})]
+    question, failure = Question("q", "Who?"), Failure("engine", "the endpoint is gone")
+    episodes = {
+        "memory": Episode("memory", question, "decor", "m", answer="me", events=tuple(told)),
+        "unsupported": Episode("unsupported", question, "coda", "m", answer="me", supported=False),
+        "unknown": Episode("unknown", question, "coda", "m", stop_reason="abstained"),
+        "failed": Episode("failed", question, "coda", "m", stop_reason="failed", errors=(failure,)),
+    }
+    settings.runs.mkdir()
+    with RunStore.create(settings.runs / "old.sqlite") as store:
+        for episode in episodes.values():
+            store.add_episode(episode).wait()
+    page = browser.new_page(reduced_motion="reduce")
+    page.set_default_timeout(240_000)
+    wrong: dict[str, Any] = {}
+    with start() as server:
+        for name in episodes:
+            page.goto("about:blank")
+            page.goto(f"{server.url}/#/runs/old/{name}?tab={'memory' if name == 'memory' else 'story'}")
+            seen(page, ".entries li" if name == "memory" else "h1")
+            wrong |= unfit(page, name)
+        page.goto(f"{server.url}/#/indexes")
+        page.get_by_label("Query").fill("Orvane")
+        page.get_by_role("button", name="Search").click()
+        seen(page, ".passage")
+        wrong |= unfit(page, "search")
+        page.goto(f"{server.url}/#/ask")
+        held: list[Any] = []
+        page.route("**/api/indexes/*/file?*", lambda route: held.append(route))
+        page.get_by_label("Add files to a new index").set_input_files(
+            [{"name": f"{name}.txt", "mimeType": "text/plain", "buffer": b"The inn."} for name in ("one", "w" * 90)]
+        )
+        seen(page, "progress")
+        wrong |= unfit(page, "files under the question")
+        for route in held:
+            route.abort()
+        page.goto("about:blank")
+    for name, changed, place, sign in (
+        ("first visit", {"models": {}}, "#/ask", ".welcome"),
+        ("token", {"token": "correct-horse-battery"}, "#/ask", ".token"),
+        ("asking is off", {"asks": False}, "#/ask", ".notice"),
+    ):
+        with start(**changed) as server:
+            page.goto(f"{server.url}/{place}")
+            seen(page, sign)
+            wrong |= unfit(page, name)
+            page.goto("about:blank")
+    (tmp_path / "trace.html").write_text(as_html(episodes["memory"]))
+    page.goto((tmp_path / "trace.html").as_uri())
+    seen(page, "h1")
+    wrong |= unfit(page, "exported")
+    assert wrong == {}
     page.close()

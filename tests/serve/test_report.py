@@ -12,7 +12,7 @@ from subquest.serve.agents import Agents
 from subquest.serve.indexes import Indexes
 from subquest.serve.replies import Problem
 
-from .browsing import browser, needs_browser, page
+from .browsing import browser, needs_browser, page, unfit
 from .conftest import QUESTION, Start, reply
 from .test_episode_handlers import ask, frames
 
@@ -86,12 +86,7 @@ def test_the_page_asks_for_a_report_and_shows_it(start: Start, page: Any) -> Non
         assert "The Orvane Bridge was designed by Mila Torrun. [1]" in " ".join(text.split())
         assert "Not found in the documents." in text
         page.get_by_text("1 unsupported dropped").wait_for()
-        page.set_viewport_size({"width": 390, "height": 800})
-        axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-        for theme in ("light", "dark"):
-            page.emulate_media(color_scheme=theme)
-            assert axe.run(page, options={"rules": {"region": {"enabled": False}}}).response["violations"] == []
-            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert unfit(page, "report") == {}
         with page.expect_download() as download:
             page.get_by_role("button", name="MD", exact=True).click()
         assert download.value.suggested_filename == "report.md"

@@ -21,6 +21,7 @@ from typing import Literal
 from ..codec import utf8
 from ..data.registry import match_set
 from ..engine import Engine, Message, Sampling
+from ..engine.openai import OpenAIEngine
 from ..errors import DataError, UsageError
 from ..record import Episode, Usage
 from ..runtime.prompts import Prompts
@@ -111,14 +112,17 @@ class ModelJudge:
 
     async def _ask_all(self, questions: Sequence[Sequence[Message]]) -> list[Verdict]:
         """Equal questions are asked once. If a call fails, the others still finish and stay cached, then it raises."""
-        distinct = {self._key(messages): messages for messages in questions}
+        if isinstance(self.engine, OpenAIEngine):
+            await self.engine.find_out()  # the model's name, if only its address was given: verdicts are kept under it
+        keys = [self._key(messages) for messages in questions]
+        distinct = dict(zip(keys, questions, strict=True))
         results = await asyncio.gather(*(self._ask(k, m) for k, m in distinct.items()), return_exceptions=True)
         verdicts: dict[str, Verdict] = {}
         for key, result in zip(distinct, results, strict=True):
             if isinstance(result, BaseException):
                 raise result
             verdicts[key] = result
-        return [verdicts[self._key(messages)] for messages in questions]
+        return [verdicts[key] for key in keys]
 
     def _key(self, messages: Sequence[Message]) -> str:
         text = json.dumps([self.engine.name, *((m.role, m.content) for m in messages)], ensure_ascii=False)

@@ -18,7 +18,7 @@ _READERS = {
     "pdf": ("pdf", "read_pdf"),
     "docx": ("docx", "read_docx"),
     "pptx": ("pptx", "read_pptx"),
-    "xlsx": ("tables", "read_xlsx"),
+    "xlsx": ("xlsx", "read_xlsx"),
     "odt": ("opendocument", "read_opendocument"),
     "ods": ("opendocument", "read_opendocument"),
     "odp": ("opendocument", "read_opendocument"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 import zipfile
 from collections.abc import Collection, Iterator
@@ -10,7 +9,7 @@ from typing import BinaryIO
 
 from ..errors import DataError
 from .archive import ZipLimits, open_zip
-from .office_xml import Start, core_title, events
+from .office_xml import Start, core_title, events, related
 from .part import Part, row_text
 
 _SHAPES = frozenset({"sp", "graphicFrame", "pic", "cxnSp", "grpSp"})
@@ -36,38 +35,20 @@ def _slides(archive: zipfile.ZipFile) -> list[tuple[int, str]]:
     named = sorted((int(m[1]), m[0]) for m in map(_SLIDE.fullmatch, archive.namelist()) if m)
     if "ppt/presentation.xml" not in archive.NameToInfo:
         return named
-    related = _related(archive, "ppt/presentation.xml")
+    references = related(archive, "ppt/presentation.xml")
     shown: list[str] = []
     with archive.open("ppt/presentation.xml") as stream:
         for event in events(stream, "ppt/presentation.xml"):
             if isinstance(event, Start) and event.tag == "sldId":
-                target = related.get(event.attributes.get("id", ""), ("", ""))[1]
+                target = references.get(event.attributes.get("id", ""), ("", ""))[1]
                 if target in archive.NameToInfo:
                     shown.append(target)
     return list(enumerate(shown, 1)) if shown else named
 
 
-def _related(archive: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """What a part refers to: kind and name by the reference's id."""
-    folder, plain = posixpath.split(name)
-    relations = f"{folder}/_rels/{plain}.rels"
-    found: dict[str, tuple[str, str]] = {}
-    if relations not in archive.NameToInfo:
-        return found
-    with archive.open(relations) as stream:
-        for event in events(stream, relations):
-            if isinstance(event, Start) and event.tag == "Relationship":
-                target = event.attributes.get("Target", "")
-                path = target.lstrip("/") if target.startswith("/") else posixpath.normpath(f"{folder}/{target}")
-                kind = event.attributes.get("Type", "").rpartition("/")[2]
-                found[event.attributes.get("Id", "")] = (kind, path)
-    return found
-
-
 def _beside(archive: zipfile.ZipFile, name: str, kinds: Collection[str]) -> list[str]:
     """The paragraphs of what belongs to a slide and is stored separately."""
-    related = _related(archive, name).values()
-    paths = [path for kind, path in related if kind in kinds and path in archive.NameToInfo]
+    paths = [path for kind, path in related(archive, name).values() if kind in kinds and path in archive.NameToInfo]
     lines = [_words(archive, path)[1] for path in paths]
     return [line for part in lines for line in dict.fromkeys(part)]  # each series of a chart names all columns
 

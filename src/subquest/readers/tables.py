@@ -1,4 +1,4 @@
-"""Tables by row: spreadsheets, and text whose fields are divided by commas, semicolons, tabs or bars.
+"""Tables by row: text whose fields are divided by commas, semicolons, tabs or bars.
 
 In a CSV file a quotation mark at the beginning of a field opens one that may hold delimiters and line ends. It may also
 be just a quotation mark, in a file without quoting; taken for an opening one it would swallow every row up to the next.
@@ -8,15 +8,12 @@ So a quoted field counts as one only if it is closed properly; otherwise its lin
 from __future__ import annotations
 
 import csv
-import datetime
-import warnings
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from ..errors import DataError, MissingDependency
-from .archive import ZipLimits, open_zip
+from ..errors import DataError
 from .part import Part, row_of
 from .text import lines
 
@@ -26,58 +23,6 @@ _DELIMITERS = "\t;|,"
 """In this order where several fit: commas occur in numbers and prose too."""
 _SAMPLE, _SAMPLE_TEXT = 20, 1 << 16
 """Lines, and characters of them, from which the delimiter is guessed."""
-_ROWS = 1 << 20
-"""Rows of a sheet; a file may claim that its only row is the trillionth."""
-
-
-def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]:
-    """The rows of all sheets that are not empty; formulas as the values they last had. An empty sheet is a part too."""
-    try:
-        import openpyxl  # noqa: F401
-    except ImportError:
-        raise MissingDependency("the XLSX reader", "web-tools") from None
-    with open_zip(file, limits) as archive:
-        for member in archive.infolist():
-            if member.filename.endswith((".xml", ".rels")):
-                with archive.open(member) as stream:
-                    if b"<!DOCTYPE" in stream.read(4096):
-                        raise DataError(f"{member.filename} declares entities: refused")
-    file.seek(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about styles and extensions, which hold no text
-        book = _book(file)
-        title = str(book.properties.title or "") if book.properties else ""
-        try:
-            for sheet in book.worksheets:
-                sheet.reset_dimensions()  # the size that a file declares may be wrong, or a trap
-                empty = True
-                for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
-                    if number > _ROWS:
-                        raise DataError(
-                            f"the sheet {sheet.title} has more than {_ROWS:,} rows, more than any program writes"
-                        )
-                    cells = ["" if value is None else _cell(value) for value in row]
-                    if any(cell and not cell.isspace() for cell in cells):
-                        place = {"sheet": sheet.title, "row": number}
-                        yield row_of(cells, place, title=title)
-                        title, empty = "", False
-                if empty:
-                    yield Part("", {"sheet": sheet.title}, title=title)
-        finally:
-            book.close()
-
-
-def _book(file: BinaryIO) -> Any:
-    """The workbook. openpyxl would first read every sheet that does not declare its size to its end."""
-    import openpyxl
-    from openpyxl.worksheet._read_only import ReadOnlyWorksheet
-
-    measure = ReadOnlyWorksheet._get_size
-    ReadOnlyWorksheet._get_size = lambda self: None
-    try:
-        return openpyxl.load_workbook(file, read_only=True, data_only=True)
-    finally:
-        ReadOnlyWorksheet._get_size = measure
 
 
 def read_csv(file: BinaryIO) -> Iterator[Part]:
@@ -85,14 +30,6 @@ def read_csv(file: BinaryIO) -> Iterator[Part]:
     for number, row in csv_rows(file):
         if any(cell.strip() for cell in row):
             yield row_of(row, {"line": number})
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
-        return str(value.date())
-    return str(value)
 
 
 def csv_rows(file: BinaryIO, delimiter: str = "") -> Iterator[tuple[int, list[str]]]:

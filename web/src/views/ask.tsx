@@ -10,7 +10,12 @@ import type { About, Page, Thread } from "../types";
 /** Ask a question and watch the answer come together. `id` is the question being looked at, with its conversation. */
 export function Ask(props: { about: About; id?: string; onChange: () => void }) {
   if (!props.about.asks)
-    return <Notice>This server shows stored runs. Start <code>subquest serve</code> to ask questions.</Notice>;
+    return (
+      <>
+        <h1 class="hidden">Ask a question</h1>
+        <Notice>This server shows stored runs. Start <code>subquest serve</code> to ask questions.</Notice>
+      </>
+    );
   if (props.id) return <Conversation about={props.about} id={props.id} onChange={props.onChange} />;
   return (
     <div class="page">
@@ -95,16 +100,19 @@ function Before(props: { about: About }) {
 }
 
 function Welcome(props: { about: About }) {
-  const { indexes } = props.about;
+  const { indexes, models } = props.about;
   return (
     <section>
       <h2>How it works</h2>
       <ol class="welcome">
+        {models.length === 0 && (
+          <li><b>Set a model</b> <span>There is none yet: give the address of yours under <a href="#/model">Model</a>.</span></li>
+        )}
         <li>
           <b>Bring documents</b>
           {indexes.length > 0
             ? <span>{plural(indexes.length, "index").replace("indexs", "indexes")} {indexes.length === 1 ? "is" : "are"} ready. Files that you add become another.</span>
-            : <span>There are none yet: add files above, or fill an index under <a href="#/indexes">Indexes</a>.</span>}
+            : <span>There are none yet: add files or a folder above, or fill an index under <a href="#/indexes">Indexes</a>.</span>}
         </li>
         <li><b>Ask</b> <span>Works best for questions that no single passage answers: each part is searched for on its own.</span></li>
         <li><b>Watch and check</b> <span>Notes appear as they are written. Every quotation under the answer opens in its document.</span></li>
