@@ -6,15 +6,15 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
-import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from .http_server import QuietHandler, serving
 
 SEEN = "whatever-you-sent"
 """Stands beside every echo, so that a test can tell that it has looked in the right place."""
@@ -85,7 +85,7 @@ def _completion(text: str, ids: Sequence[int] = ()) -> dict[str, Any]:
     return {"choices": [{"message": message, "finish_reason": "stop", "token_ids": list(ids)}]}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     echo: Echo
 
@@ -122,41 +122,25 @@ class _Handler(BaseHTTPRequestHandler):
         elif mode == "busy":
             self._send({"error": {"message": said}}, 503)
         elif mode == "page":
-            self._write(f"<html>{'x' * 60}{said}</html>".encode(), 200, "text/html")
+            self.send(f"<html>{'x' * 60}{said}</html>".encode(), 200, "text/html")
         elif mode == "broken":
-            self._write(f"{'x' * 150}{said}".encode(), 200, "application/json")
+            self.send(f"{'x' * 150}{said}".encode(), 200, "application/json")
         elif mode == "escaped":
             hidden = "".join(f"\\u{ord(letter):04x}" for letter in said)
-            self._write(json.dumps(_completion("HERE")).replace("HERE", hidden).encode(), 200, "application/json")
+            self.send(json.dumps(_completion("HERE")).replace("HERE", hidden).encode(), 200, "application/json")
         elif body.get("stream"):
-            self._write(b"".join(events(text, 5)), 200, "text/event-stream")
+            self.send(b"".join(events(text, 5)), 200, "text/event-stream")
         else:
             self._send(_completion(text, [1, 2, 3]))
 
     def _send(self, value: Any, status: int = 200) -> None:
-        self._write(json.dumps(value).encode(), status, "application/json")
-
-    def _write(self, content: bytes, status: int, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is printed: the test looks at what our side prints."""
+        self.send(json.dumps(value).encode(), status, "application/json")
 
 
 @contextmanager
 def echoing() -> Iterator[Echo]:
     echo = Echo()
     handler = type("Handler", (_Handler,), {"echo": echo})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        echo.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield echo
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(handler) as url:
+        echo.port = int(url.rpartition(":")[2])
+        yield echo

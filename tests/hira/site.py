@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 from subquest.engine.scripted import ScriptedEngine
+
+from ..http_server import QuietHandler, serving
 
 PAGES = {
     "/ostel": ("River Ostel", "The Ostel is a river. It is described by <a href='/society'>its society</a>."),
@@ -59,24 +59,11 @@ class Site:
 def serve() -> Iterator[Site]:
     site = Site()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             site.asked.append(self.path)
             status, kind, body = site.respond(self.path)
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.send(body, status, kind)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=lambda: server.serve_forever(0.05), daemon=True).start()
-    site.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving(Handler) as site.url:
         yield site
-    finally:
-        server.shutdown()
-        server.server_close()

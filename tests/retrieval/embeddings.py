@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from ..http_server import QuietHandler, serving
 
 WIDTH = 64
 
@@ -30,7 +30,7 @@ def embeddings_server(
     What it was shown as `Authorization` goes to `keys`."""
     seen: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             seen.append(body)
@@ -42,20 +42,7 @@ def embeddings_server(
             if any("busy" in text for text in body["input"]) and seen.count(body) == 1:
                 status = 503
             data = [{"index": i, "embedding": vector(text, width)} for i, text in enumerate(body["input"])]
-            reply = json.dumps({"data": data[::-1]}).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(reply)))
-            self.end_headers()
-            self.wfile.write(reply)
+            self.send(json.dumps({"data": data[::-1]}).encode(), status)
 
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1", seen
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as url:
+        yield f"{url}/v1", seen

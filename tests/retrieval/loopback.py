@@ -11,10 +11,11 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from ..http_server import QuietHandler, serving
 
 FOLDER = Path(__file__).parent / "exchanges"
 
@@ -68,7 +69,7 @@ def play(exchanges: list[dict[str, Any]]) -> Iterator[tuple[str, Conversation]]:
     """The server's address and the conversation; at the end everything must have been said."""
     conversation = Conversation(exchanges)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def reply(self) -> None:
             parts = urlsplit(self.path)
             content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -86,23 +87,11 @@ def play(exchanges: list[dict[str, Any]]) -> Iterator[tuple[str, Conversation]]:
                 "body": body,
             }
             status, answer = conversation.answer(request)
-            sent = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(sent)))
-            self.end_headers()
-            self.wfile.write(sent)
+            self.send((answer if isinstance(answer, str) else json.dumps(answer)).encode(), status)
 
         do_GET = do_POST = do_PUT = do_DELETE = reply
 
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", conversation
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as url:
+        yield url, conversation
     assert not conversation.problems, "\n".join(conversation.problems)
     assert not conversation.left, f"{len(conversation.left)} exchanges were not asked for"

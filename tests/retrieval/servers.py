@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from ..http_server import QuietHandler, serving
 
 
 @contextmanager
@@ -15,7 +15,7 @@ def retrieval_server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Its address and the requests it has seen. Some queries make it fail in their own way."""
     seen: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             before = sum(other["queries"] == body["queries"] for other in seen)
@@ -37,19 +37,7 @@ def retrieval_server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
                 result = [[{"id": "1", "contents": '"T"\nBuilt in 1931 \ud83c'}]]
             if first == "textless":
                 result = [[{"id": "1"}]]
-            reply = json.dumps({"what": 1} if first == "strange" else {"result": result}).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(reply)))
-            self.end_headers()
-            self.wfile.write(reply)
+            self.send(json.dumps({"what": 1} if first == "strange" else {"result": result}).encode(), status)
 
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", seen
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as url:
+        yield url, seen

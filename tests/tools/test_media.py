@@ -3,8 +3,6 @@
 import base64
 import io
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -12,6 +10,8 @@ from subquest.errors import ToolError
 from subquest.readers import images
 from subquest.tools import media
 from subquest.worlds.synthetic_media import can_draw, can_speak, draw, speak
+
+from ..http_server import QuietHandler, serving
 
 
 @pytest.fixture
@@ -112,29 +112,17 @@ async def test_a_picture_that_would_fill_the_memory_is_refused(tmp_path):
 async def test_an_omni_model_is_asked_the_question_itself(picture, tmp_path):
     asked = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self):
             asked.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
-            body = json.dumps({"choices": [{"message": {"content": "412 km"}}]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.send(json.dumps({"choices": [{"message": {"content": "412 km"}}]}).encode())
 
-        def log_message(self, *args):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    env = {"SUBQUEST_OMNI_URL": f"http://127.0.0.1:{server.server_address[1]}/v1", "SUBQUEST_OMNI_MODEL": "omni-7b"}
     sound = tmp_path / "speech.mp3"
     sound.write_bytes(b"ID3\x04" + bytes(100))
-    try:
+    with serving(Handler) as url:
+        env = {"SUBQUEST_OMNI_URL": f"{url}/v1", "SUBQUEST_OMNI_MODEL": "omni-7b"}
         answer = await media.look(picture, "How long is it?", env)
         await media.look(sound, "Who speaks?", env)
-    finally:
-        server.shutdown()
-        server.server_close()
     assert (answer.text, answer.how) == ("412 km", "omni-7b")
     path, body = asked[0]
     image, text = body["messages"][0]["content"]

@@ -3,12 +3,13 @@
 import gzip
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from subquest.errors import ToolError
 from subquest.tools.sandbox import RemoteSandbox, SandboxLimits, remote
+
+from ..http_server import QuietHandler, serving
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def server():
     """Answers each call with the headers and parts that `answers` has for its code; the last part is sent for ever."""
     over = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self):
             sent = self.rfile.read(int(self.headers["Content-Length"]))
             name = next(name for name in answers if name in sent)
@@ -33,9 +34,6 @@ def server():
             except OSError:
                 pass
 
-        def log_message(self, *args):
-            pass
-
     bomb = gzip.compress(b'{"output": "' + bytes(64 << 20) + b'"}')
     long = b'{"output": "o", "error": "' + b"e" * 100_000 + b'"}'
     answers = {
@@ -44,12 +42,9 @@ def server():
         b"bomb": ({"Content-Encoding": "gzip", "Content-Length": str(len(bomb))}, bomb, b""),
         b"long": ({"Content-Length": str(len(long))}, long, b""),
     }
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=lambda: server.serve_forever(0.05), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    over.set()
-    server.shutdown()
-    server.server_close()
+    with serving(Handler) as url:
+        yield url
+        over.set()
 
 
 @pytest.mark.parametrize("code", ["endless", "bomb"])
@@ -72,25 +67,17 @@ async def test_errors_are_cut_like_output(server):
 async def test_a_remote_sandbox_keeps_state_by_sending_earlier_code_along():
     asked = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self):
             asked.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
             failed = "1/0" in asked[-1][1]["call"]
             answer = {"output": "hi", "result": "3", "error": "ZeroDivisionError" if failed else None}
             odd = {"half": json.dumps({"output": "\ud83c"}).encode(), "deep": b"[" * 200_000}
             body = odd.get(asked[-1][1]["call"]) or json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.send(body)
 
-        def log_message(self, *args):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=lambda: server.serve_forever(0.05), daemon=True).start()
-    box = RemoteSandbox(f"http://127.0.0.1:{server.server_address[1]}", SandboxLimits(seconds=7))
-    try:
+    with serving(Handler) as url:
+        box = RemoteSandbox(url, SandboxLimits(seconds=7))
         assert (await box.run("x = 1")).text == "hi\n3"
         assert (await box.run("1/0")).error == "ZeroDivisionError"
         await box.run("x + 2")
@@ -98,9 +85,6 @@ async def test_a_remote_sandbox_keeps_state_by_sending_earlier_code_along():
         with pytest.raises(ToolError, match="failed"):
             await RemoteSandbox(box.url).run("deep")
         del asked[3:]
-    finally:
-        server.shutdown()
-        server.server_close()
     assert [body for _, body in asked] == [
         {"env": "", "call": "x = 1", "timeout": 7},
         {"env": "x = 1", "call": "1/0", "timeout": 7},

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,8 @@ from subquest.engine.torch.loader import Source, load_adapter
 from subquest.engine.torch.session import TorchSession
 from subquest.errors import SubquestError
 from subquest.record import Segment
+
+from .. import http_server
 
 BASE = "base-model"
 
@@ -107,7 +107,7 @@ def _error(message: str, code: int) -> dict[str, Any]:
 
 @contextmanager
 def serving(held: VllmServer) -> Iterator[VllmServer]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(http_server.QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -119,23 +119,11 @@ def serving(held: VllmServer) -> Iterator[VllmServer]:
 
         def _answer(self, status: int, body: Any) -> None:
             content = (body if isinstance(body, str) else json.dumps(body)).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.send(content, status, "text/plain" if isinstance(body, str) else "application/json")
 
-        def log_message(self, *_: Any) -> None:
-            """Nothing to say."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    held.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
     try:
-        yield held
+        with http_server.serving(Handler) as url:
+            held.url = f"{url}/v1"
+            yield held
     finally:
-        server.shutdown()
-        server.server_close()
         asyncio.run(held.engine.close())
