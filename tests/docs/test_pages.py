@@ -101,7 +101,6 @@ def test_a_page(page: Path, place: Path, url: str, capsys: pytest.CaptureFixture
 RUN_ELSEWHERE = {
     "CONTRIBUTING.md": "tests/test_contributing.py",
     "docs/integrations.md": "tests/serve/test_integrations.py",
-    "docs/tools.md": "tests/tools/test_docs_tools.py",
     "docs/tutorials/ask-your-documents.md": "tests/docs/test_tutorials.py",
 }
 """Pages whose Python needs more than a folder, and the test that runs it."""
@@ -115,10 +114,12 @@ WITH_PYTHON = [
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.stem)
 def test_the_python_of_a_page(page: Path, place: Path, url: str) -> None:
+    """A block that begins with the name of a file is that file, for the blocks after it."""
     for number, (name, code) in enumerate(PYTHON.findall(page.read_text(encoding="utf-8"))):
         file = place / (name or f"block_{number}.py")
         file.write_text(re.sub(r"http://localhost:\d+/v1", url, code))
-        runpy.run_path(str(file), run_name="__main__")
+        if not name:
+            runpy.run_path(str(file), run_name="__main__")
 
 
 def test_python_that_is_run_elsewhere_is_there() -> None:
