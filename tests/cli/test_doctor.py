@@ -87,6 +87,26 @@ async def test_a_server_that_hands_calls_through_as_text(capsys: pytest.CaptureF
     assert "--protocol tags" in checks["tool calls"]["detail"]
 
 
+async def test_a_thought_without_its_beginning_needs_the_reasoning_parser(capsys: pytest.CaptureFixture[str]) -> None:
+    """A chat template that writes `<think>` itself, on a server that does not tell (SGLang)."""
+    async with Loopback(chat("The sky is blue.</think>Blue.")) as server:
+        _, checks = await doctor(f"openai:m@{server.url}", capsys)
+    assert not checks["reasoning"]["ok"]
+    assert "reasoning parser" in checks["reasoning"]["detail"]
+
+
+async def test_a_model_that_thinks_for_long_is_given_more_room(capsys: pytest.CaptureFixture[str]) -> None:
+    def model(request: Request) -> Answer:
+        if request.body.get("max_tokens", 0) < 1000:
+            return Answer(chat("", "length", message={"reasoning_content": "Let me see. "}))
+        return capable(request)
+
+    async with Loopback(model) as server:
+        status, checks = await doctor(f"openai:m@{server.url}", capsys)
+    assert (status, checks["chat"]["ok"], checks["tool calls"]["ok"]) == (0, True, True)
+    assert "set `max_tokens` to 4096 or more" in checks["chat"]["detail"]
+
+
 async def test_an_endpoint_that_begins_anew_instead_of_continuing(capsys: pytest.CaptureFixture[str]) -> None:
     async with Loopback(chat("1, 2, 3, 4")) as server:
         _, checks = await doctor(f"openai:m@{server.url}", capsys)

@@ -164,6 +164,29 @@ async def test_reasoning_is_not_sent_to_an_endpoint_that_does_not_ask_for_it() -
         assert "Hm." not in str(server.posts)
 
 
+EMPTY = {
+    "anthropic": "messages.2: all messages must have non-empty content except for the optional final assistant message",
+    "mistral": "Assistant message must have either content or tool_calls, but not none.",
+    "moonshot": "message at position 2 with role 'assistant' must not be empty",
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+async def test_an_empty_turn_is_left_out_where_the_endpoint_refuses_it(name: str) -> None:
+    def answer(request: Request) -> Answer:
+        messages = request.body["messages"]
+        if any(m["role"] == "assistant" and not m["content"] for m in messages):
+            return Answer({"error": {"message": EMPTY[name]}}, 400)
+        return Answer(chat("Ida" if "again" in messages[-1]["content"] else ""))
+
+    async with Loopback(answer) as server:
+        session = await OpenAIEngine("m", base_url=server.url).open(PROMPT)
+        assert (await session.generate(Sampling())).text == ""
+        await session.append("Say it again.")
+        assert (await session.generate(Sampling())).text == "Ida"
+        assert server.posts[-1]["messages"][1:] == [{"role": "user", "content": "Who?\n\nSay it again."}]
+
+
 NO_TOOLS = {
     "ollama": (400, {"message": "registry.ollama.ai/library/gemma3:4b does not support tools", "type": "api_error"}),
     "vllm": (

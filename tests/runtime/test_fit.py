@@ -53,6 +53,25 @@ def test_a_name_in_a_note_is_no_answer_by_that() -> None:
     assert support_of("Varn Museum", "Who designed the Orvane Bridge?", findings).supported is False
 
 
+def test_names_and_codes_are_rivals_in_a_sub_task() -> None:
+    read = [
+        Document(
+            "4", "Suppliers", "supplier: Kelby Motors; head office: Lund\nsupplier: Holm & Sons; head office: Varn"
+        ),
+        Document("5", "Assets", "asset: NRD-E22; supplier: Kelby Motors\nasset: NRD-E45; supplier: Holm & Sons"),
+    ]
+    fit = Fit("In which town is the head office of Kelby Motors?", read, one_step=True)
+    assert (fit.accepts(claim_of("Lund")), fit.accepts(claim_of("NRD-E22"))) == (True, False)
+
+
+def test_a_word_that_only_begins_a_sentence_is_hardly_a_name() -> None:
+    read = [
+        Document("6", "Mila Torrun", "Mila Torrun was Swedish. Later she lived in Lund. Though old, she kept working.")
+    ]
+    fit = Fit("What was the nationality of Mila Torrun?", read, one_step=True)
+    assert (fit.accepts(claim_of("Swedish")), fit.accepts(claim_of("Though"))) == (True, False)
+
+
 def test_an_answer_without_names_and_numbers_has_no_rivals() -> None:
     assert Fit("What was Mila Torrun?", ALL, one_step=True).accepts(claim_of("engineer"))
 

@@ -95,3 +95,19 @@ def test_episodes_of_earlier_versions_do_not_tell() -> None:
 def test_an_answer_that_does_not_know_is_not_supported(answer: str) -> None:
     document = Document("d", "Song", "Its author is unknown and its score was not found.")
     assert support_of(answer, "Who wrote the song?", [Finding("", "", "", [document])]) == ((), False, False)
+
+
+def test_a_result_that_a_later_sub_task_repeats_in_vain_is_no_answer() -> None:
+    documents = [
+        Document("1", "Orvane Bridge", "The Orvane Bridge was designed by Mila Torrun."),
+        Document("2", "Mila Torrun", "Mila Torrun was an engineer. She died in Lund."),
+    ]
+    question = "Where did the designer of the Orvane Bridge die?"
+    designed = Finding("Who designed the Orvane Bridge?", "Mila Torrun", "", documents)
+
+    def judged(task: str, result: str) -> bool | None:
+        return support_of(result, question, [designed, Finding(task, result, "", documents)]).supported
+
+    assert judged("Where did Mila Torrun die?", "Lund") is True
+    assert judged("Where did Mila Torrun die?", "Mila Torrun") is False
+    assert judged("Did Mila Torrun design the Orvane Bridge?", "Mila Torrun") is True

@@ -58,6 +58,7 @@ async def test_under_load_workers_find_the_same_and_may_be_killed(index: Index) 
     worker.process.kill()
     await burst()
     assert worker not in batched.workers
+    assert worker.process.returncode is not None, "nothing is left of it"
     index.add([Document("new", "New", "entirely fresh")])
     (fresh,) = await batched.search_json(["entirely fresh"], 2)
     assert json.loads(fresh)[0]["document"]["id"] == "new"

@@ -142,10 +142,9 @@ def test_a_study_computes_the_digest_of_a_training_once(tmp_path: Path, monkeypa
     write_small_study(tmp_path)
     study = read_study(tmp_path)
     computed.clear()
-    progress = Progress(study, Results(tmp_path / "results"), Stamps(study))
     training = study.trainings["rl"]
     for _ in range(3):
-        progress.stamps.add_adapters({})
+        progress = Progress(study, Results(tmp_path / "results"), Stamps(study))
         progress.rows(study.variants.values())
         progress.untrained([training])
         before = known_as(study, training)

@@ -11,7 +11,7 @@ import transformers
 from subquest.engine.torch.loader import Source
 from subquest.errors import DataError
 from subquest.train.batch import Batch
-from subquest.train.lora import LoraSettings, adapter_of, load_adapter_into, lora_layers, save_adapter, settings_of
+from subquest.train.lora import LoraSettings, adapter_of, load_adapter_into, lora_layers, save_adapter
 from subquest.train.loss import Layout
 from subquest.train.operations import attend
 from subquest.train.policy import Policy
@@ -193,7 +193,7 @@ def test_adapter_files_round_trip_and_merge(tmp_path: Path) -> None:
     save_adapter(policy, settings, tmp_path, half=False)
     from safetensors.torch import load_file
 
-    again = Policy(source(model), lora=settings_of(tmp_path))
+    again = Policy(source(model), lora=settings)
     load_adapter_into(again, load_file(tmp_path / "adapter_model.safetensors"))
     torch.testing.assert_close(again(batch).logprobs, policy(batch).logprobs)
     # the same change merged into the base weights by hand

@@ -19,7 +19,7 @@ from .question_files import SUFFIXES, read_questions
 from .registry import find_file, find_set, unknown_set
 
 
-def questions_from(source: str, *, split: str = "") -> list[Question]:
+def questions_from(source: str) -> list[Question]:
     """Questions of a registry name (`hotpotqa`, `hotpotqa:dev`), a file, or a folder that holds `questions.jsonl`."""
     path = Path(source).expanduser()
     if path.is_dir():
@@ -28,13 +28,13 @@ def questions_from(source: str, *, split: str = "") -> list[Question]:
             raise UsageError(f"the folder {source} holds no questions.jsonl")
     if path.is_file():
         return read_questions(path)
-    name, _, asked = source.partition(":")
+    name, _, split = source.partition(":")
     entry = find_set(name)
     if entry is None:
         if "/" in source or source.endswith((*SUFFIXES, ".gz")):
             raise UsageError(f"there is no file {source}")
         raise UsageError(unknown_set(name))
-    questions = read_questions(find_file(entry, asked or split))
+    questions = read_questions(find_file(entry, split))
     questions = [_published(replace(q, dataset=q.dataset or entry.name)) for q in questions]
     return merge_repeated(questions) if entry.unify else questions
 

@@ -27,8 +27,8 @@ from .openai.tool_calls import ToolSession
 
 FIRST_SECONDS, SECONDS = 120.0, 30.0
 """Time limits: the first question may make the server load its model; the others are short."""
-ROOM = 256
-"""Tokens of a turn: enough for a short thought before the answer."""
+ROOM, MORE_ROOM = 256, 4096
+"""Tokens of a turn: enough for a short thought before the answer; and for a long one."""
 COUNT = "Count from 1 to 9. Write the numbers in one line, separated by commas, and nothing else."
 LOOK_UP = Action("look_up_town", "Look up the mayor of a town.", "town", "the name of the town")
 
@@ -51,57 +51,67 @@ async def probe(engine: Engine) -> AsyncIterator[Capability]:
     """Results as they arrive; if the first question fails, the others are not asked."""
     try:
         async with asyncio.timeout(FIRST_SECONDS):
-            turn = await _turn(engine, "What colour is a clear sky at noon?", system="Answer in one word.")
+            room, turn = ROOM, await _first(engine, ROOM)
+            if turn.cut_in_thought or (turn.finish == "length" and not turn.text.strip()):
+                room, turn = MORE_ROOM, await _first(engine, MORE_ROOM)
     except TimeoutError:
         yield Capability("chat", False, f"no answer within {FIRST_SECONDS:g} s")
         return
     except SubquestError as error:
         yield Capability("chat", False, str(error))
         return
-    yield _answered(turn)
+    yield _answered(turn, room)
     yield _counted(turn)
     if isinstance(engine, OpenAIEngine):
         yield _instructed(engine)
     yield _thought(engine, turn)
     questions: list[tuple[str, Callable[[], Awaitable[Capability]]]] = [
-        ("stop strings", lambda: _stops(engine)),
-        ("prefill", lambda: _continues(engine)),
+        ("stop strings", lambda: _stops(engine, room)),
+        ("prefill", lambda: _continues(engine, room)),
     ]
     if isinstance(engine, OpenAIEngine):
-        questions.append(("tool calls", lambda: _calls(engine)))
+        questions.append(("tool calls", lambda: _calls(engine, room)))
         if type(engine.endpoint) is Endpoint:
             questions.append(("completions", lambda: _completes(engine)))
     for name, question in questions:
-        yield await _asked(name, question)
+        yield await _asked(name, question, SECONDS if room == ROOM else FIRST_SECONDS)
 
 
-async def _asked(name: str, question: Callable[[], Awaitable[Capability]]) -> Capability:
+async def _asked(name: str, question: Callable[[], Awaitable[Capability]], seconds: float) -> Capability:
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds):
             return await question()
     except TimeoutError:
-        return Capability(name, False, f"no answer within {SECONDS:g} s")
+        return Capability(name, False, f"no answer within {seconds:g} s")
     except (EngineError, UsageError) as error:
         return Capability(name, False, str(error))
 
 
+async def _first(engine: Engine, room: int) -> Generation:
+    asked = [Message("system", "Answer in one word."), Message("user", "What colour is a clear sky at noon?")]
+    return await _turn(engine, asked, room)
+
+
 async def _turn(
-    engine: Engine, question: str, *begun: Message, system: str = "", mode: Mode = "chat", stop: tuple[str, ...] = ()
+    engine: Engine, messages: list[Message], room: int, *, mode: Mode = "chat", stop: tuple[str, ...] = ()
 ) -> Generation:
-    instructions = [Message("system", system)] if system else []
-    session = await engine.open([*instructions, Message("user", question), *begun], mode=mode)
+    session = await engine.open(messages, mode=mode)
     try:
-        return await session.generate(Sampling(max_tokens=ROOM, stop=stop))
+        return await session.generate(Sampling(max_tokens=room, stop=stop))
     finally:
         await session.close()
 
 
-def _answered(turn: Generation) -> Capability:
-    if turn.text.strip():
-        return Capability("chat", True, f"answered {_short(turn.text)}")
-    if turn.finish == "length":
-        return Capability("chat", False, f"{ROOM} tokens of hidden thought and no answer: set `max_tokens` far higher")
-    return Capability("chat", False, "the answer is empty")
+def _answered(turn: Generation, room: int) -> Capability:
+    if not turn.text.strip():
+        if turn.finish == "length":
+            return Capability("chat", False, f"{room} tokens of thought and no answer: set `max_tokens` far higher")
+        return Capability("chat", False, "the answer is empty")
+    answered = f"answered {_short(turn.text)}"
+    if room == MORE_ROOM:
+        tokens = turn.usage.completion_tokens
+        answered += f" after a long thought ({tokens} tokens): set `max_tokens` to {MORE_ROOM} or more"
+    return Capability("chat", True, answered)
 
 
 def _counted(turn: Generation) -> Capability:
@@ -122,13 +132,16 @@ def _thought(engine: Engine, turn: Generation) -> Capability:
         return Capability("reasoning", True, "the chat template opens it with <think>")
     if turn.reasoning:
         return Capability("reasoning", True, f"returned separately: {_short(turn.reasoning)}")
-    if "<think>" in turn.text or "</think>" in turn.text:
+    if "</think>" in turn.text and "<think>" not in turn.text:
+        parser = "start the server with its reasoning parser, or a thought that is cut is taken for text"
+        return Capability("reasoning", False, f"inside the text, without its <think>: {parser}")
+    if "<think>" in turn.text:
         return Capability("reasoning", True, "inside the text, in <think>")
     return Capability("reasoning", False, "none is shown")
 
 
-async def _stops(engine: Engine) -> Capability:
-    turn = await _turn(engine, COUNT, stop=("5",))
+async def _stops(engine: Engine, room: int) -> Capability:
+    turn = await _turn(engine, [Message("user", COUNT)], room, stop=("5",))
     if isinstance(engine, OpenAIEngine) and "stop" in engine.left_out:
         how = "ignored" if turn.problems else "refused"
         return Capability("stop strings", False, f"{how}: they are watched for in the stream")
@@ -139,10 +152,11 @@ async def _stops(engine: Engine) -> Capability:
     return Capability("stop strings", True, f"the turn ended with {_short(turn.text)}")
 
 
-async def _continues(engine: Engine) -> Capability:
+async def _continues(engine: Engine, room: int) -> Capability:
     if isinstance(engine, OpenAIEngine) and engine.continuation == "turns":
         return Capability("prefill", False, "not tried: this endpoint is spoken to in turns (`continuation`)")
-    turn = await _turn(engine, COUNT, Message("assistant", "1, 2, 3, 4,"), mode="completion")
+    begun = [Message("user", COUNT), Message("assistant", "1, 2, 3, 4,")]
+    turn = await _turn(engine, begun, room, mode="completion")
     if isinstance(engine, OpenAIEngine) and engine.continuation == "turns":
         return Capability("prefill", False, "refused: completion mode goes on in turns")
     if not turn.text.lstrip().startswith("5"):
@@ -151,11 +165,11 @@ async def _continues(engine: Engine) -> Capability:
     return Capability("prefill", True, f"continued with {_short(turn.text)}")
 
 
-async def _calls(engine: OpenAIEngine) -> Capability:
+async def _calls(engine: OpenAIEngine, room: int) -> Capability:
     calling = copy.copy(engine.with_actions([LOOK_UP]))
     calling.protocol = "tools"
     session = await calling.open([Message("user", "Who is the mayor of Kestel? Call the function to find out.")])
-    turn = await session.generate(Sampling(max_tokens=ROOM))
+    turn = await session.generate(Sampling(max_tokens=room))
     await session.close()
     if turn.problems:
         return Capability("tool calls", False, f"{'; '.join(turn.problems)}: {_TAGS}")
@@ -172,7 +186,9 @@ async def _completes(engine: OpenAIEngine) -> Capability:
     body = {"model": engine.name, "prompt": "1, 2, 3, 4,", "max_tokens": 8, "temperature": 0}
     try:
         data = await engine.endpoint.post("/completions", body | {"return_token_ids": True})
-    except EngineError:
+    except EngineError as error:
+        if "answered 404" in str(error):
+            return Capability("completions", False, "not there (404): only training with exact token ids needs it")
         data = await engine.endpoint.post("/completions", body)
     reply = read_reply(data)
     if reply.token_ids:

@@ -21,6 +21,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+LEVEL = 0.95
+"""Of all intervals."""
 RESAMPLES = 2000
 FEW = 8
 """Up to this many distinct values are drawn by their counts."""
@@ -51,15 +53,14 @@ def mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values) if values else math.nan
 
 
-def interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> Interval:
+def interval(values: Sequence[float]) -> Interval:
     """Mean with a percentile-bootstrap interval. A single value, or equal ones, have an interval of no width."""
     if not values:
         return Interval(math.nan, math.nan, math.nan)
-    means = resampled_means(values, seed)
-    return Interval(mean(values), *_percentiles(means, level))
+    return Interval(mean(values), *_percentiles(resampled_means(values, 0)))
 
 
-def compare(a: Sequence[float], b: Sequence[float], *, level: float = 0.95, seed: int = 0) -> Comparison:
+def compare(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> Comparison:
     """Paired comparison of two systems on the same questions, in the same order."""
     if len(a) != len(b):
         raise ValueError(f"{len(a)} and {len(b)} values cannot be paired")
@@ -68,7 +69,7 @@ def compare(a: Sequence[float], b: Sequence[float], *, level: float = 0.95, seed
         return Comparison(0, math.nan, math.nan, math.nan, 1.0, None)
     observed = mean(differences)
     means = resampled_means(differences, seed)
-    low, high = _percentiles(means, level)
+    low, high = _percentiles(means)
     # Shifted to the null hypothesis of no difference; the observed sample counts as one resample, so p is never 0.
     extreme = sum(1 for m in means if abs(m - observed) >= abs(observed) - 1e-12)
     # Were the signs of the differences chance, they would all agree in two of 2^m cases; so few questions say no more.
@@ -92,9 +93,9 @@ def mcnemar(a: Sequence[float], b: Sequence[float]) -> float:
     return min(1.0, float(2 * tail / 2**n))
 
 
-def _percentiles(values: Sequence[float], level: float) -> tuple[float, float]:
+def _percentiles(values: Sequence[float]) -> tuple[float, float]:
     ordered = sorted(values)
-    edge = (1 - level) / 2
+    edge = (1 - LEVEL) / 2
     return ordered[int(edge * (len(ordered) - 1))], ordered[math.ceil((1 - edge) * (len(ordered) - 1))]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -230,8 +230,3 @@ class _Values:
 
 def _capitals(sector: str) -> str:
     return " ".join(word.capitalize() if len(word) > 3 else word for word in sector.split()[1:])
-
-
-def stated_by(facts: Sequence[Fact]) -> dict[tuple[str, str], Fact]:
-    """Facts by subject and relation."""
-    return {(fact.subject, fact.relation): fact for fact in facts}

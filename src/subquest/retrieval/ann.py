@@ -39,7 +39,7 @@ def wanted(rows: int) -> bool:
     return rows >= ROWS and importlib.util.find_spec("faiss") is not None
 
 
-def build(file: VectorFile, path: Path, *, seed: int = 0) -> float:
+def build(file: VectorFile, path: Path) -> float:
     """Write the companion of a vector file, whole or not at all; returns the measured recall."""
     import faiss
     import numpy as np
@@ -49,7 +49,7 @@ def build(file: VectorFile, path: Path, *, seed: int = 0) -> float:
     index.train(file.vectors[:1].astype(np.float32))  # half precision needs no training, but faiss requires the call
     for start in range(0, file.rows, _BLOCK):
         index.add(file.vectors[start : start + _BLOCK].astype(np.float32))
-    recall = _tune(index, file, np.random.default_rng(seed))
+    recall = _tune(index, file, np.random.default_rng(0))
     scratch = path.with_suffix(".tmp")
     faiss.write_index(index, str(scratch))
     with open(scratch, "r+b") as written:

@@ -11,6 +11,8 @@ from .analysis import Analysis
 _END = re.compile(r"(?<![.!?؟۔।॥])[.!?؟۔।॥]++[\"'”’»)\]]*(?=\s|$)|[。！？]+[」』”’）]*|\n")
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Mt|Prof|Jr|Sr|vs|No|c|ca|e\.g|i\.e)\.$")
 _LONGEST_ABBREVIATION = 6
+LONGEST = 300
+"""Characters that are marked."""
 
 
 class Span(NamedTuple):
@@ -20,8 +22,8 @@ class Span(NamedTuple):
     end: int
 
 
-def highlight(text: str, query: str, analysis: Analysis, *, longest: int = 300) -> Span:
-    """The sentence that has most of the query's terms (each counted once, the first of equals), cut to `longest`.
+def highlight(text: str, query: str, analysis: Analysis) -> Span:
+    """The sentence that has most of the query's terms (each counted once, the first of equals), cut to `LONGEST`.
 
     An empty span at 0 where no sentence has any.
     """
@@ -34,10 +36,10 @@ def highlight(text: str, query: str, analysis: Analysis, *, longest: int = 300) 
             best_count = count
             start = span.start + len(sentence) - len(sentence.lstrip())
             best = Span(start, span.start + len(sentence.rstrip()))
-    if best.end - best.start <= longest:
+    if best.end - best.start <= LONGEST:
         return best
-    start = max(best.start, _first(text, best, wanted, analysis) - longest // 4)
-    return Span(start, min(best.end, start + longest))
+    start = max(best.start, _first(text, best, wanted, analysis) - LONGEST // 4)
+    return Span(start, min(best.end, start + LONGEST))
 
 
 def _sentences(text: str) -> Iterator[Span]:

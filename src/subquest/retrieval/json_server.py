@@ -18,7 +18,7 @@ LONGEST_WAIT = 10.0
 T = TypeVar("T")
 
 
-def retry(work: Callable[[], T], *, wait: Callable[[float], None] = time.sleep) -> T:
+def retry(work: Callable[[], T]) -> T:
     """Call `work`, again after a pause while it raises a `retryable` SearchError."""
     for number in range(ATTEMPTS):
         try:
@@ -26,7 +26,7 @@ def retry(work: Callable[[], T], *, wait: Callable[[float], None] = time.sleep) 
         except SearchError as error:
             if not error.retryable or number == ATTEMPTS - 1:
                 raise
-            wait(min(LONGEST_WAIT, FIRST_WAIT * 4**number))
+            time.sleep(min(LONGEST_WAIT, FIRST_WAIT * 4**number))
     raise AssertionError("unreachable")
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-from .arithmetic import IN_WORDS
-from .normalization import CALENDAR, is_number
+from .normalization import CALENDAR, IN_WORDS, is_number
 from .statements import Claim
 
 _BEFORE = r"\W*(?:(?:and|at|by|for|from|in|of|on|since|to|until|with)\s+)?"

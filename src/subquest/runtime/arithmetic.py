@@ -3,14 +3,12 @@ days between two dates."""
 
 from __future__ import annotations
 
-import calendar
-import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from datetime import date
 from itertools import combinations, permutations
 
-from .normalization import compared_words, is_number
+from .dates import days_in, with_years_alone
+from .normalization import IN_WORDS, compared_words, is_number
 
 MOST = 24
 """Numbers that are combined; more of them would yield any value by chance."""
@@ -32,11 +30,7 @@ _UNITS: dict[str, tuple[str, float]] = {
     for names, _, size in [unit.partition("=")]
     for name in names.split(",")
 }
-IN_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_MONTHS = [name.lower() for name in calendar.month_name if name]
-_MONTH = f"({'|'.join(_MONTHS)})"
-_DATE = re.compile(rf"\b(\d{{4}}) -(\d\d) -(\d\d)\b|\b(\d\d?) {_MONTH} (\d{{4}})\b|\b{_MONTH} (\d\d?) (\d{{4}})\b")
 
 
 def follows(number: str, text: str, sources: Sequence[str]) -> bool:
@@ -52,7 +46,7 @@ def follows(number: str, text: str, sources: Sequence[str]) -> bool:
     converted = [(found, one) for found, one in known if one and unit and one != unit]
     dates = [found for found in map(_year_of_date, sources) if found]
     ages = [abs(a - b) - 1.0 for a, b in combinations(dates, 2)]  # before the birthday
-    days = [float(abs((a - b).days)) for a, b in combinations([d for s in sources for d in _dates(s)][:MOST], 2)]
+    days = [float(abs((a - b).days)) for a, b in combinations([d for s in sources for d in days_in(s)][:MOST], 2)]
     return any(
         abs(candidate - value) <= slack
         for candidate in (
@@ -69,18 +63,6 @@ def _year_of_date(text: str) -> int:
     numbers = [word for word in compared_words(text) if is_number(word)]
     years = [int(word) for word in numbers if len(word) == 4 and word.isdigit()]
     return years[0] if len(years) == 1 and len(numbers) > 1 else 0
-
-
-def _dates(text: str) -> Iterator[date]:
-    """The days that a text names."""
-    for match in _DATE.finditer(" ".join(compared_words(text))):
-        year, month, day = (
-            match[1] or match[6] or match[9],
-            match[2] or match[5] or match[7],
-            match[3] or match[4] or match[8],
-        )
-        with contextlib.suppress(ValueError):
-            yield date(int(year), int(month) if month.isdigit() else _MONTHS.index(month) + 1, int(day))
 
 
 def _combined(values: Sequence[float]) -> Iterator[float]:
@@ -101,8 +83,9 @@ def _converted(value: float, unit: str, to: str) -> Iterator[float]:
 
 
 def _quantities(text: str) -> Iterator[tuple[float, str]]:
-    """The numbers of a text, each with its unit, if a unit follows."""
-    words = [str(IN_WORDS.index(word)) if word in IN_WORDS else word for word in compared_words(text)]
+    """The numbers of a text, each with its unit, if a unit follows; of a date its year alone."""
+    words = compared_words(with_years_alone(text))
+    words = [str(IN_WORDS.index(word)) if word in IN_WORDS else word for word in words]
     for at, word in enumerate(words):
         if not is_number(word) or (match := _NUMBER.match(word)) is None:
             continue

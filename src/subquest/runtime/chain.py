@@ -20,7 +20,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ..record import Document
-from .relevance import CALENDAR_TERMS, ENOUGH, HOPS, Asked, Passage, asked_of, passage_of, stems
+from .passages import Passage, passage_of
+from .relevance import CALENDAR_TERMS, ENOUGH, HOPS, Asked, asked_of, stems
 from .statements import Sentence, analysed
 from .word_forms import Terms
 

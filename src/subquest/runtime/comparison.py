@@ -7,13 +7,14 @@ for is told by one word (first, older, more); a question with none, or with two 
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .normalization import CALENDAR, compared_words, folded_words, is_number
-from .relevance import names_in
+from .dates import Value, date_of
+from .normalization import compared_words, folded_words, is_number
+from .passages import names_in
+from .relevance import asked_of
 from .statements import claim_of, words_of, yes_or_no
 
 _EARLY = frozenset(("before", "earlier", "earliest", "first", "older", "oldest"))
@@ -34,10 +35,7 @@ _LESS = frozenset(
 ORDERED = frozenset(("after", "before", "than"))
 """Words of a question that a yes or a no answers by comparing."""
 _SAME = frozenset(("alike", "equal", "identical", "same"))
-_MONTHS = tuple(month.casefold() for month in calendar.month_name)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-
-Value = tuple[float, ...]
 
 
 class _Leaf(NamedTuple):
@@ -64,6 +62,22 @@ def decides(question: str, answer: str, steps: Sequence[tuple[str, str]]) -> boo
     if values is None or not sign:
         return None
     return all(sign * order(values[0], other) > 0 for other in values[1:])
+
+
+def is_one_of_several(question: str, answer: str, steps: Sequence[tuple[str, str]]) -> bool:
+    """Whether a date or a number is the result of one of several sub-tasks that ask the same of different things, and
+    not the one that the question asks for (the highest, the last): a sum or a difference of them is something else."""
+    mine = [step for step in steps if claim_of(step[1]).line == claim_of(answer).line]
+    if not mine:
+        return False
+    task, result = mine[-1]
+    plain = asked_of(task).words - asked_of(task).named
+    same = [(t, r) for t, r in steps if t != task and plain and asked_of(t).words - asked_of(t).named == plain]
+    values = _values([_Leaf(each, ()) for each in (result, *(r for _, r in same))])
+    if not same or values is None:
+        return False
+    sign = direction(question, dates=len(values[0]) > 1)
+    return not sign or any(sign * order(values[0], other) < 0 for other in values[1:])
 
 
 def _is_so(question: str, leaves: Sequence[_Leaf]) -> bool | None:
@@ -109,19 +123,6 @@ def _values(leaves: Sequence[_Leaf]) -> list[Value] | None:
         return dates
     numbers = [number_of(leaf.result) for leaf in leaves]
     return numbers if all(numbers) and not any(dates) else None
-
-
-def date_of(text: str) -> Value:
-    """Year, month and day, 0 for what is not said; empty if the text is no date."""
-    words = compared_words(text)
-    year = next((word for word in words if len(word) == 4 and word.isdigit() and "1000" <= word <= "2100"), "")
-    if not year or (len(words) > 1 and CALENDAR.isdisjoint(words) and not words[-1].startswith("-")):
-        return ()
-    if len(words) == 3 and words[1].startswith("-"):
-        return float(year), float(words[1][1:]), float(words[2][1:])
-    month = next((n for n, name in enumerate(_MONTHS) if name in words), 0)
-    day = next((word for word in words if word.isdigit() and word != year), "0")
-    return float(year), float(month), float(day)
 
 
 def number_of(text: str) -> Value:

@@ -157,11 +157,13 @@ class Context:
         cut = [cut_to_tokens(self._cleared(result), tokens, self.engine) for result in results]
         self._pending.append("\n".join(wrap("result", text) for text in cut))
 
-    def show(self, hits: Sequence[Hit], *, tag: str = "documents", tokens: int) -> None:
-        """Raw documents in a tag, each cut to `tokens`. Never for a shielded context."""
+    def show(self, hits: Sequence[Hit], *, tokens: int) -> None:
+        """Raw documents in `<documents>`, each cut to `tokens`. Never for a shielded context."""
         self.read(hits)
         engine, documents = self.engine, [hit.document for hit in hits]  # not `self`, which would be a reference cycle
-        self.tell(Shown([documents], lambda g, n: wrap(tag, render_documents(g[0], tokens, engine) or n), tokens))
+        self.tell(
+            Shown([documents], lambda g, n: wrap("documents", render_documents(g[0], tokens, engine) or n), tokens)
+        )
 
     def read(self, hits: Sequence[Hit]) -> None:
         """Note that the context sees these documents, for systems that render them themselves."""

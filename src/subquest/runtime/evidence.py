@@ -35,11 +35,12 @@ import msgspec
 from ..citation import place_in
 from ..record import Document, Evidence
 from .answer_kind import is_misfit
-from .arithmetic import follows
 from .chain import chain
-from .comparison import decides
+from .comparison import decides, is_one_of_several
+from .dates import with_years_alone
+from .derivation import Step, follows_from, sources_of, stands_in
 from .fit import Fit
-from .normalization import is_number
+from .normalization import CALENDAR, is_number
 from .polarity import confirms, denies, says
 from .quoted_comparison import compared_sentences, decides_quoted
 from .relevance import Relevance, asked_of
@@ -120,20 +121,24 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
     evidence = _unique([*given, *(quote for _, quotes in quoted for quote in quotes.found)])
     claim, (agrees, _) = claim_of(answer), yes_or_no(answer)
     if claim.line and not agrees:
-        concluded = [quote for each in quoted for quote in _concluded(answer, question, *each)]
-        stating = [quote for quote in (*given, *concluded) if _stands_in(claim, [quote])]
-        refused = any(finding.task and claim.line == claim_of(finding.result).line for finding in findings)
-        if not stating and not refused and (found := _answered(question, answer, findings)) is not None:
+        own = [each for each in quoted if each[0].task and claim.line == claim_of(each[0].result).line]
+        trusted = [each for each in quoted if not _is_overruled(each[0], claim, own)]
+        if own and is_one_of_several(question, answer, [(f.task, f.result) for f in findings if f.task]):
+            trusted = []
+        concluded = [quote for each in trusted for quote in _concluded(answer, question, *each)]
+        stating = [quote for quote in (*given, *concluded) if stands_in(claim, [quote])]
+        if not stating and not own and (found := _answered(question, answer, findings)) is not None:
             stating = [found]
         if stating:
             return Support(_linked(question, findings, _unique([*evidence, *concluded]), stating[-1]), True)
     results = [(finding, quotes) for finding, quotes in quoted if finding.is_result]
-    rests = bool(evidence) and bool(results or given) and all(quotes.complete for _, quotes in results)
+    steps = [Step(f.task, f.result, f.notes, quotes.complete) for f, quotes in results]
+    sources = sources_of(steps, question, evidence)
+    rests = bool(evidence) and bool(results or given) and sources is not None
     if not rests and (compared := _compared(question, answer, findings)):
         return Support(compared, True)
     if not agrees and not (rests and _is_a_choice(claim, question, evidence)):
-        sources = [f"{finding.result} {finding.notes}" for finding, _ in results] if rests else []
-        supported = _follows(answer, question, evidence, sources)
+        supported = follows_from(answer, question, evidence, sources if rests and sources else [])
         return Support(evidence if supported else (), supported)
     decided = decides(question, answer, [(f.task, f.result) for f, _ in results if f.task])
     if decided is None:
@@ -145,6 +150,15 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
             decided = True
     rests = rests and decided is not False
     return Support(evidence if rests else (), rests and decided is True, rests and decided is None)
+
+
+def _is_overruled(finding: Finding, claim: Claim, own: Sequence[tuple[Finding, _Quotes]]) -> bool:
+    """Whether the answer is what a later sub-task came back with and no document states there: `finding` then says it
+    of something else. `own` are the findings that have the answer for their result."""
+    if not own or own[-1][1].found:
+        return False
+    words = asked_of(own[-1][0].task).words - terms_of(claim.line)
+    return 2 * len(words & asked_of(finding.task).words) < len(words)
 
 
 def _compared(question: str, answer: str, findings: Sequence[Finding]) -> tuple[Evidence, ...]:
@@ -174,10 +188,6 @@ def _linked(
     return _unique([*quotes[:at], *leading, *quotes[at:]])
 
 
-def _stands_in(claim: Claim, quotes: Iterable[Evidence]) -> bool:
-    return any(claim.line in words_of(quote.quote).line for quote in quotes)
-
-
 def _is_a_choice(claim: Claim, question: str, evidence: Sequence[Evidence]) -> bool:
     """Whether the question names the answer and something else (which is longer: A or B?), and a quote is about it."""
     named = bool(claim.needed) and claim.line in words_of(question).line
@@ -198,30 +208,9 @@ def _concluded(answer: str, question: str, finding: Finding, quotes: _Quotes) ->
     if claim.line not in words_of(f"{finding.result} {finding.notes}").line:
         return ()
     if not claim.short or claim.line == claim_of(finding.result).line:
-        return quotes.found if _stands_in(claim, quotes.found) else ()
+        return quotes.found if stands_in(claim, quotes.found) else ()
     alone = _quotes(replace(finding, task=finding.task or question, result=answer, notes="", query=""), question).found
-    return (*quotes.found, *alone) if _stands_in(claim, alone) else ()
-
-
-def _follows(answer: str, question: str, evidence: Sequence[Evidence], sources: Sequence[str]) -> bool:
-    """Whether an answer that no sentence states has no name and no number beyond the quotes and the question.
-
-    A number may follow from those of `sources`, sub-results that are all quoted.
-    """
-    claim, asked = claim_of(answer), words_of(question).words
-    quoted = frozenset(
-        word for quote in evidence for text in (quote.title, quote.quote) for word in words_of(text).words
-    )
-    missing = claim.needed - asked - quoted
-    numbers = frozenset(filter(is_number, claim.needed if claim.short else missing))
-    if numbers and claim.short and claim.needed <= numbers & quoted:
-        return False  # it stands there, but says something else
-    if numbers:
-        stated = [
-            " ".join(w for w in words_of(text).line.split() if not is_number(w) or w in quoted) for text in sources
-        ]
-        return missing <= numbers and all(follows(number, answer, [*stated, question]) for number in numbers)
-    return not missing and bool(claim.needed & quoted - asked) and not claim.short
+    return (*quotes.found, *alone) if stands_in(claim, alone) else ()
 
 
 class _Quotes(NamedTuple):
@@ -313,6 +302,8 @@ def _best(
     """The sentence that states a claim; of several, the one with the most words of the task and the notes, its own
     before those of its title."""
     size = max(len(about), 1)
+    counted = claim.words if claim.short and CALENDAR.isdisjoint(claim.words) else frozenset()
+    numbers = frozenset(filter(is_number, counted))
     entries = _entries(finding)
     best: _Place | None = None
     for document in finding.documents:
@@ -331,6 +322,12 @@ def _best(
             states = float(verbatim and claim.line in sentence.line)
             if not states and left:
                 states = 0.5 * restated(claim, left, sentence)
+            if (
+                states
+                and numbers
+                and not numbers - title.words <= _counted(document.text[sentence.start : sentence.end])
+            ):
+                states = 0.0  # the day of a date is no number
             if not states and not titled:
                 continue
             overlap = len(about & sentence.words | from_title) / size
@@ -340,6 +337,12 @@ def _best(
             if (best is None or score > best.score) and relevant(claim, document, sentence):
                 best = _Place(score, finding, document, sentence)
     return best
+
+
+@functools.lru_cache(maxsize=4096)
+def _counted(text: str) -> frozenset[str]:
+    """The numbers of a text, of its dates the years alone."""
+    return frozenset(word for word in words_of(with_years_alone(text)).words if is_number(word))
 
 
 def _entries(finding: Finding) -> dict[str, list[frozenset[str]]]:

@@ -6,12 +6,15 @@ NRD-E76, a name of as many words). What counts for either, at the place where it
 
     3    the share of the question's words that the sentence says, with the title of its document; rare ones weigh more
     2    the share of its names within reach, and 1 for its further words there
+    2    the share of its names in the sentence itself, for a sub-task
     2    how near the words stand, and 1 for the nearest; in a row of a table only those of its cell
     1.5  what is asked for (*which river*) stands beside it; 2 in it (the River Tern)
     1.5  for *where*: a word like `in` stands before it; -1 for *who*
     1.5  it begins a span of time (1889 – 1931) and the question asks for a beginning, or both end; -1.5 the opposite
     -2   the question says it itself
+    -1.5 it is one word that has a capital letter only where it begins a sentence
 
+For a sub-task names and codes are rivals of each other: which of them is asked for is told by what stands beside them.
 Within reach of a sub-task, which asks one thing, is any other sentence with the answer. Within reach of a whole
 question is a sentence that leads to it: one of the two mentions what the other's document is about, or both have a name
 that is neither the question's nor the answer. There, a name counts half a point less where it stands in the sentence
@@ -31,7 +34,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..record import Document
-from .relevance import CALENDAR_TERMS, FUNCTION_TERMS, HOPS, Passage, asked_of, is_year, passage_of
+from .passages import FUNCTION_TERMS, Passage, passage_of
+from .relevance import CALENDAR_TERMS, HOPS, asked_of, is_year
 from .spots import Spot, kind_of, spots_of, tokens_of
 from .statements import Claim, Sentence, analysed, title_of
 from .word_forms import Terms, term_list, terms_of
@@ -44,7 +48,7 @@ class _Bar(NamedTuple):
     least: float
 
 
-SUB_TASK, SUB_NUMBER, DIRECT, LED_TO = _Bar(2.5, 2.5), _Bar(1.5, 2.5), _Bar(0.65, 2.6), _Bar(1.3, 1.5)
+SUB_TASK, SUB_NUMBER, DIRECT, LED_TO = _Bar(2.0, 2.5), _Bar(1.5, 2.5), _Bar(0.65, 2.6), _Bar(1.3, 1.5)
 """For a sub-task; for one that finds a number or date; for a whole question; and for one whose names stand elsewhere,
 in a sentence that leads there."""
 REACHED = 0.25
@@ -115,6 +119,16 @@ class Fit:
                     for spot in spots:
                         self._standing.setdefault(spot.line, {})[self._of_question(unit)] = None
 
+    @functools.cached_property
+    def _inside(self) -> frozenset[str]:
+        """The words of names that do not only begin a sentence."""
+        found = set[str]()
+        for unit in self._units:
+            words = tokens_of(unit.document.text)[unit.at].words
+            for spot in spots_of(unit.document.text)[unit.at]["name"]:
+                found.update(words[max(spot.start, 1) : spot.end])
+        return frozenset(found)
+
     def accepts(self, claim: Claim) -> bool:
         """Whether no rival of an answer fits better. An answer that is no name and no number has no rivals."""
         if not claim.needed or not self._asked.words:
@@ -170,13 +184,16 @@ class Fit:
     def _rivals(self, claim: Claim) -> tuple[float, set[Terms]]:
         """What the best rival counts, and what the sentences with rivals say of the question."""
         kind, words, size = kind_of(claim.line), frozenset(claim.line.split()), len(claim.line.split())
+        kinds = ("name", "code") if self._one_step and kind in ("name", "code") else (kind,)
         best, said = -math.inf, set[Terms]()
         for unit in self._units:
             if not unit.said & self._asked.words:
                 continue
-            for spot in spots_of(unit.document.text)[unit.at].get(kind, ()):
+            spots = spots_of(unit.document.text)[unit.at]
+            for spot in (spot for each in kinds for spot in spots[each]):
                 rival = spot.line.split()
-                if not words.isdisjoint(rival) or (kind == "name" and abs(len(rival) - size) > (size > 2)):
+                longer = kind == "name" and spot in spots["name"] and abs(len(rival) - size) > (size > 2)
+                if longer or not words.isdisjoint(rival):
                     continue
                 best = max(best, self._score(unit, spot))
                 said.add(unit.said & self._asked.words)
@@ -190,10 +207,9 @@ class Fit:
         line, claimed = spot.line, terms_of(spot.line)
         words, names = self._open(claimed)
         within = self._others(line, words, unit) if self._one_step else self._reach(unit, claimed)
-        said = self._share(words, unit.said)
         near, nearest, before, beside = self._nearness(unit, spot, words)
-        score = 3 * said + self._share(words, within) - said + 2 * near + nearest
-        score += self._named(names, unit.said, within)
+        said = self._share(words, unit.said)
+        score = 2 * said + self._share(words, within) + 2 * near + nearest + self._named(names, unit.said, within)
         if self._head:
             score += 1.5 * (not self._head.isdisjoint(beside)) + 2 * (not self._head.isdisjoint(claimed))
         if self._word == "where":
@@ -202,13 +218,16 @@ class Fit:
             score -= 1
         if claimed - FUNCTION_TERMS <= self._asked.words:
             score -= 2
+        if spot.start == 0 and spot.end == 1 and line.strip() not in self._inside and kind_of(line) == "name":
+            score -= 1.5
         return score + 1.5 * self._span(unit, line)
 
     def _named(self, names: list[Terms], said: Terms, within: Terms) -> float:
+        here = 2.0 if self._one_step else -0.5
         if not names:
-            return 2.0
+            return max(2.0, 2.0 + here)
         there, reached = sum(name <= said for name in names), sum(name <= within for name in names)
-        return (2 * reached - (0.0 if self._one_step else 0.5) * there) / len(names)
+        return (2 * reached + here * there) / len(names)
 
     def _nearness(self, unit: _Unit, spot: Spot, words: Terms) -> tuple[float, float, str, Terms]:
         """How near the question's words are, the nearest, the word before the answer, and the words beside it."""

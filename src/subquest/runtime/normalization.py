@@ -15,6 +15,7 @@ CALENDAR = frozenset(
     )
 )
 """Months and days, which look like names."""
+IN_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _SPACED = re.compile(r"\w+")
 _UNSPACED = "\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _ANY = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")

@@ -13,17 +13,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..record import Document, Evidence
-from .comparison import ORDERED, Value, date_of, direction, number_of, order
+from .comparison import ORDERED, direction, number_of, order
+from .dates import DATE, Value, dates_in
 from .normalization import folded_words, is_number
-from .relevance import names_in
+from .passages import names_in
 from .statements import Sentence, analysed, claim_of, title_of, words_of, yes_or_no
 from .word_forms import terms_of
 
-_MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
-_YEAR = r"(?:1\d|20)\d\d"
-_DATE = re.compile(
-    rf"\b(?:\d{{1,2}}(?:st|nd|rd|th)? {_MONTH},? {_YEAR}|{_MONTH} (?:\d{{1,2}},? )?{_YEAR}|{_YEAR}-\d\d-\d\d|{_YEAR})\b"
-)
 _BIRTH = frozenset(("birth", "born", "older", "oldest", "younger", "youngest"))
 _DEATH = frozenset(("dead", "death", "die", "died"))
 _LIVES = frozenset(("birth", "born", *_DEATH))
@@ -106,24 +102,20 @@ def _thing(line: str, asked: Collection[str], own: Sequence[Evidence], quotes: S
                 return _Thing(line, lives, tuple(used))
         if linked or not _LIVES.isdisjoint(asked):
             return _Thing(line, frozenset(), ())
-    values = frozenset(date for quote in own for date in _dates(quote.quote))
+    values = frozenset(date for quote in own for date in dates_in(quote.quote))
     if not values or not direction(" ".join(asked), dates=True):
-        words = (word for quote in own for word in words_of(_DATE.sub(" ", quote.quote)).words)
+        words = (word for quote in own for word in words_of(DATE.sub(" ", quote.quote)).words)
         values = frozenset(value for word in words if is_number(word) and (value := number_of(word)))
     return _Thing(line, values, tuple(own))
 
 
 def _life(text: str, begins: bool) -> list[Value]:
     """When somebody was born, or died, as a sentence says it."""
-    said = [date for match in (_BORN if begins else _DIED).finditer(text) for date in _dates(match[0])[:1]]
+    said = [date for match in (_BORN if begins else _DIED).finditer(text) for date in dates_in(match[0])[:1]]
     if said:
         return said[:1]
     for match in _LIFE.finditer(text):
-        dates = _dates(match[1])
+        dates = dates_in(match[1])
         if len(dates) == 2:
             return [dates[0] if begins else dates[1]]
     return []
-
-
-def _dates(text: str) -> list[Value]:
-    return [date for match in _DATE.finditer(text) if (date := date_of(match[0]))]

@@ -7,7 +7,8 @@ import re
 from typing import NamedTuple
 
 from .normalization import CALENDAR, compared_words, is_number
-from .relevance import CALENDAR_TERMS, FUNCTION_TERMS, is_year
+from .passages import FUNCTION_TERMS
+from .relevance import CALENDAR_TERMS, is_year
 from .statements import analysed
 from .word_forms import term_list, terms_of
 

@@ -21,6 +21,7 @@ from ..errors import DataError
 from ..protocol import fence
 from ..record import Document, Hit, Usage
 from ..retrieval.tables import compute
+from .dates import DATE
 from .normalization import CALENDAR
 from .prompts import Prompts
 from .table_rows import is_row
@@ -33,10 +34,8 @@ if TYPE_CHECKING:
 SQL = Action(
     "sql", "Run one SQL query (SELECT) over all rows of the tables; its rows come back.", "query", "SQL for SQLite"
 )
-_MONTH = "|".join(sorted(CALENDAR))
-_DATE = rf"(?:\d{{1,2}} (?:{_MONTH})|(?:{_MONTH}) \d{{1,2}},?) \d{{4}}|\d{{4}}-\d\d-\d\d"
-_QUANTITY = re.compile(rf"(?<![\w-])(?:{_DATE}|\d[\d,.]*)", re.IGNORECASE)
-"""A date or a number, but no code such as `KVT-C17`."""
+_NUMBER = re.compile(r"(?<![\w-])\d[\d,.]*")
+"""No code such as `KVT-C17`."""
 _NAME = re.compile(r"(?<!\w)[A-Z]\w[\w-]*")
 _ISO_DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 _BESIDE = 2
@@ -50,9 +49,10 @@ _CHARACTERS = 4000
 
 def only_computes(task: str) -> bool:
     """Whether a task gives two or more numbers or dates and names nothing that would have to be looked up."""
-    rest = _QUANTITY.sub(" ", task)
+    rest, dates = DATE.subn(" ", task)
+    rest, numbers = _NUMBER.subn(" ", rest)
     names = [word for word in _NAME.findall(rest[1:]) if word.casefold() not in CALENDAR]
-    return len(_QUANTITY.findall(task)) > 1 and not names
+    return dates + numbers > 1 and not names
 
 
 def tables_of(search: Search | None) -> Tables | None:

@@ -194,10 +194,15 @@ class BatchedIndex:
             return await asyncio.to_thread(worker.search, queries, k)
         except WorkerEnded:
             self.workers.remove(worker)
+            await asyncio.to_thread(worker.close)
             raise
 
 
 def _start_worker(index: Index) -> Worker:
     worker = Worker(index)
-    worker.search([], 1)  # returns when the index is open
+    try:
+        worker.search([], 1)  # returns when the index is open
+    except BaseException:
+        worker.close()
+        raise
     return worker

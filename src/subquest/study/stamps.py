@@ -123,11 +123,6 @@ class Stamps:
         self._model = _model_digest(study.model if study.model and Path(model).is_dir() else model)
         self._made: dict[str, Stamp] = {}
 
-    def add_adapters(self, adapters: Mapping[str, str]) -> None:
-        """More adapters are available now."""
-        self.adapters = {**self.adapters, **adapters}
-        self._made = {}
-
     def of(self, variant: Variant) -> Stamp:
         if variant.name not in self._made:
             weights = {role: self._weights(name) for role, name in variant.adapters.items()}

@@ -19,7 +19,6 @@ from torch.nn import functional as F
 from ..engine.adapter import PEFT_PREFIX, UNSAID, write_peft_config
 from ..engine.torch.weights import Adapter
 from ..errors import DataError
-from ..input_file import read_json
 from .distributed import whole
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -131,15 +130,6 @@ def save_adapter(
         prompts=prompts,
         base_digest=base_digest,
     )
-
-
-def settings_of(folder: Path) -> LoraSettings:
-    """The settings an adapter was made with."""
-    try:
-        config = read_json(folder / "adapter_config.json", "the adapter")
-        return LoraSettings(int(config["r"]), float(config["lora_alpha"]), tuple(sorted(config["target_modules"])))
-    except (DataError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{folder} is not a LoRA adapter in PEFT's format: {error}") from None
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ SHAPE = {
 }
 
 
-def tiny_source(family: str = "llama", texts: Sequence[str] = (), *, seed: int = 0, vocabulary: int = 800) -> Source:
+def tiny_source(family: str = "llama", texts: Sequence[str] = (), *, vocabulary: int = 800) -> Source:
     """A random model of a family; its tokenizer is trained on `texts`, or has only bytes if there are none."""
     import transformers
 
@@ -43,7 +43,7 @@ def tiny_source(family: str = "llama", texts: Sequence[str] = (), *, seed: int =
     config_class, model_class = kinds[family]
     end = tokenizer.convert_tokens_to_ids(SPECIAL[1])
     state = torch.random.get_rng_state()
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     model = model_class(config_class(vocab_size=len(tokenizer), eos_token_id=end, bos_token_id=None, **SHAPE))
     torch.random.set_rng_state(state)
     return Source(f"random-{family}", model.config, model.state_dict(), tokenizer, (end,))

@@ -96,16 +96,10 @@ class MemoisedSearch:
             self._known.popitem(last=False)
 
 
-async def roll_out(
-    system: System[Any],
-    planned: Sequence[PlannedEpisode],
-    *,
-    concurrency: int,
-    progress: Callable[[int], None] | None = None,
-) -> list[Episode]:
+async def roll_out(system: System[Any], planned: Sequence[PlannedEpisode], *, concurrency: int) -> list[Episode]:
     """The planned episodes, in their order, at most `concurrency` at a time."""
     gate = asyncio.Semaphore(concurrency)
-    return await all_ended([begin(system, plan, gate) for plan in planned], progress)
+    return await all_ended([begin(system, plan, gate) for plan in planned])
 
 
 def begin(system: System[Any], plan: PlannedEpisode, gate: asyncio.Semaphore) -> asyncio.Task[Episode]:

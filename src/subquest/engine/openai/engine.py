@@ -161,6 +161,11 @@ class OpenAIEngine:
         return self._found.system_role
 
     @property
+    def empty_turns(self) -> bool:
+        """Whether the endpoint accepts contexts with a turn in which the model said nothing."""
+        return self._found.empty_turns
+
+    @property
     def wants_reasoning(self) -> bool:
         """Whether the endpoint wants to have the reasoning of earlier turns back."""
         return self._found.wants_reasoning

@@ -48,6 +48,7 @@ _NO_SYSTEM = re.compile(
     r"|only user and assistant roles|roles must alternate",  # Mistral's first templates
     re.IGNORECASE,
 )
+_EMPTY = re.compile(r"non-?empty|\bempty\b|\bblank\b|either content or tool_calls", re.IGNORECASE)
 _LENGTH = re.compile(r"max_(?:completion_|output_|new_)?tokens|(?:completion|output) tokens", re.IGNORECASE)
 _UNKNOWN = re.compile(r"unsupported parameter|(?:is )?not supported", re.IGNORECASE)
 _TOOLS = re.compile(r"\btools?\b|\bfunction.call", re.IGNORECASE)
@@ -92,6 +93,12 @@ class WantsReasoning(Adaptable):
     """The endpoint wants its reasoning back with the calls that followed it (DeepSeek)."""
 
     remedy = "reasoning is sent back from now on"
+
+
+class NoEmptyTurn(Adaptable):
+    """The endpoint refuses a context that holds an empty turn (Anthropic, Mistral, Moonshot)."""
+
+    remedy = "empty turns are left out from now on"
 
 
 class TurnTooLong(Adaptable):
@@ -161,6 +168,8 @@ def _adaptable(text: str, message: str, sent: Mapping[str, Any]) -> Adaptable | 
     lost = any(m["role"] == "assistant" and "reasoning_content" not in m for m in messages)
     if "reasoning_content" in message and lost:
         return WantsReasoning(text)
+    if _EMPTY.search(message) and any(map(is_empty, messages)):
+        return NoEmptyTurn(text)
     system = any(m["role"] == "system" for m in messages)
     found = _NO_SYSTEM.search(message) if system else None
     if found and not (_unfinished(sent) and "alternate" in found[0].lower()):
@@ -171,6 +180,11 @@ def _adaptable(text: str, message: str, sent: Mapping[str, Any]) -> Adaptable | 
         if limit := max((n for n in numbers if SHORTEST_LIMIT <= n < asked), default=0):
             return TurnTooLong(text, limit)
     return None
+
+
+def is_empty(message: Mapping[str, Any]) -> bool:
+    """Whether a message is a turn of the model in which it said and called nothing."""
+    return message["role"] == "assistant" and not message.get("tool_calls") and not (message["content"] or "").strip()
 
 
 ABOUT_CONTINUING = ("", "messages", "continue_final_message", "add_generation_prompt")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ...errors import EngineError, EngineRefused, UsageError
 from .endpoint import Endpoint
-from .failures import Adaptable, BadParameter, NoSystemRole, TurnTooLong, WantsReasoning
+from .failures import Adaptable, BadParameter, NoEmptyTurn, NoSystemRole, TurnTooLong, WantsReasoning
 
 log = logging.getLogger("subquest.engine")
 
@@ -35,6 +35,8 @@ class ServerFacts:
     in_turns: bool = False
     """It has refused to continue an unfinished assistant message."""
     system_role: bool = True
+    empty_turns: bool = True
+    """It accepts contexts with a turn in which the model said nothing."""
     wants_reasoning: bool = False
     """It wants its reasoning back with the turns that followed it."""
     opens_thought: bool = False
@@ -80,6 +82,7 @@ class ServerFacts:
     def adapt(self, error: Adaptable) -> None:
         """Change later requests so that this refusal does not come again."""
         self.system_role &= not isinstance(error, NoSystemRole)
+        self.empty_turns &= not isinstance(error, NoEmptyTurn)
         self.wants_reasoning |= isinstance(error, WantsReasoning)
         if isinstance(error, TurnTooLong):
             self.longest_turn = error.limit

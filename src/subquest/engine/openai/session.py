@@ -22,6 +22,7 @@ from ...protocol import in_thought
 from ...record import Segment
 from ..actions import Action
 from ..interface import Generation, Message, Mode, OnRetry, OnText, Sampling, estimate_tokens
+from .failures import is_empty
 from .reply import Reply, cut_in_thought
 
 log = logging.getLogger("subquest.engine")
@@ -56,6 +57,11 @@ class Completer(Protocol):
     @property
     def system_role(self) -> bool:
         """Whether the model has a system role; otherwise instructions stand in the first user message."""
+        ...
+
+    @property
+    def empty_turns(self) -> bool:
+        """Whether the endpoint accepts contexts with a turn in which the model said nothing."""
         ...
 
     @property
@@ -197,6 +203,8 @@ class ChatSession(OpenAISession):
         messages = self._sent
         if self._cut is not None and self.goes_on:
             messages = [*messages, {"role": "assistant", "content": self.prefill}]
+        if not self._engine.empty_turns:
+            messages = _merged([m for m in messages if not is_empty(m)], "\n\n")
         if not self._engine.system_role:
             messages = _without_system(messages)
         body: dict[str, Any] = {"messages": [self._with_reasoning(m) for m in messages]}
@@ -351,11 +359,11 @@ def _without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**rest[0], "content": f"{instructions}\n\n{rest[0]['content']}"}, *rest[1:]]
 
 
-def _merged(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merged(messages: Sequence[dict[str, Any]], between: str = "") -> list[dict[str, Any]]:
     """Merge neighbouring messages of the same role, which some chat templates refuse."""
     merged: list[dict[str, Any]] = []
     for message in messages:
         if merged and merged[-1]["role"] == message["role"] != "tool" and not merged[-1].get("tool_calls"):
-            message = {**message, "content": merged.pop()["content"] + message["content"]}
+            message = {**message, "content": f"{merged.pop()['content']}{between}{message['content']}"}
         merged.append(message)
     return merged
