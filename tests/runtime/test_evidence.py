@@ -340,3 +340,22 @@ def test_rows_of_one_table_that_were_read_apart_are_quoted_each_once() -> None:
     assert [quote.quote for quote in support([*findings, again])] == [ada, sten]
     last = support_of("4413", "What is the phone of the deputy of Ada Brandt?", [*findings, again]).evidence
     assert [(quote.quote, quote.states_answer) for quote in last] == [(ada, False), (sten, True)]
+
+
+@pytest.mark.parametrize(
+    ("question", "is_supported"),
+    [
+        ("What is the phone of Sten Vik?", True),
+        ("What do the phones of Ada Brandt and Sten Vik add up to?", False),
+        ("Whose phone?", False),
+    ],
+)
+def test_of_several_results_of_one_kind_the_one_that_the_question_names_is_its_answer(
+    question: str, is_supported: bool
+) -> None:
+    numbers = {"Ada Brandt": "4410", "Sten Vik": "4413"}
+    findings = [
+        Finding(f"What is the phone of {name}?", number, "", [Document(name, name, f"{name} has the phone {number}.")])
+        for name, number in numbers.items()
+    ]
+    assert supported("4413", *findings, question=question) is is_supported
