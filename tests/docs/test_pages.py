@@ -1,8 +1,12 @@
-"""Every command of every other page is run, in its page's order, on small material, except those in `NOT_RUN`."""
+"""Every command of every other page is run, in its page's order, on small material, except those in `NOT_RUN`.
+
+So is the Python of every page, each block on its own, unless another test runs it.
+"""
 
 import gzip
 import json
 import re
+import runpy
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +20,7 @@ from .endpoint import endpoint
 from .running import run_page
 
 pytestmark = pytest.mark.slow
-SETS = ("hotpotqa_dev", "musique_dev", "webwalkerqa_test", "simpleqa_test", "hle_test")
+SETS = ("hotpotqa_dev", "hotpotqa_train", "musique_dev", "webwalkerqa_test", "simpleqa_test", "hle_test")
 WITH_COMMANDS = [
     page
     for page in PAGES
@@ -92,6 +96,34 @@ def place(material: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.stem)
 def test_a_page(page: Path, place: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert [command for command, _ in run_page(page, url, capsys)]
+
+
+RUN_ELSEWHERE = {
+    "CONTRIBUTING.md": "tests/test_contributing.py",
+    "docs/integrations.md": "tests/serve/test_integrations.py",
+    "docs/tutorials/ask-your-documents.md": "tests/docs/test_tutorials.py",
+}
+"""Pages whose Python needs more than a folder, and the test that runs it."""
+PYTHON = re.compile(r"```python\n(?:# (\w+\.py)\n)?(.*?)```", re.DOTALL)
+WITH_PYTHON = [
+    page
+    for page in PAGES
+    if str(page.relative_to(ROOT)) not in RUN_ELSEWHERE and PYTHON.search(page.read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.stem)
+def test_the_python_of_a_page(page: Path, place: Path, url: str) -> None:
+    """A block that begins with the name of a file is that file, for the blocks after it."""
+    for number, (name, code) in enumerate(PYTHON.findall(page.read_text(encoding="utf-8"))):
+        file = place / (name or f"block_{number}.py")
+        file.write_text(re.sub(r"http://localhost:\d+/v1", url, code))
+        if not name:
+            runpy.run_path(str(file), run_name="__main__")
+
+
+def test_python_that_is_run_elsewhere_is_there() -> None:
+    assert [test for test in RUN_ELSEWHERE.values() if not (ROOT / test).exists()] == []
 
 
 def test_the_python_of_the_readme(place: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -329,14 +329,33 @@ def test_what_a_sentence_says_itself_counts_more_than_its_title() -> None:
 
 def test_rows_of_one_table_that_were_read_apart_are_quoted_each_once() -> None:
     """A role that asks about a row is shown that row alone, so each of them begins its text."""
-    rows = {"Ada Brandt": "Name: Ada Brandt; Phone: 4410", "Sten Vik": "Name: Sten Vik; Phone: 4413"}
-    whole = Document("staff.csv#1", "staff.csv", "\n".join(rows.values()))
+    ada, sten = "Name: Ada Brandt; Deputy: Sten Vik; Phone: 4410", "Name: Sten Vik; Deputy: Ida Moe; Phone: 4413"
+    whole = Document("staff.csv#1", "staff.csv", f"{ada}\n{sten}")
     findings = [
-        Finding(f"What is the phone of {name}?", row.rpartition(" ")[2], "", [replace(whole, text=row)])
-        for name, row in rows.items()
+        Finding("Who is the deputy of Ada Brandt?", "Sten Vik", "", [replace(whole, text=ada)]),
+        Finding("What is the phone of Sten Vik?", "4413", "", [replace(whole, text=sten)]),
     ]
-    assert [quote.quote for quote in support(findings)] == list(rows.values())
+    assert [quote.quote for quote in support(findings)] == [ada, sten]
     again = replace(findings[1], documents=[whole])
-    assert [quote.quote for quote in support([*findings, again])] == list(rows.values())
-    last = support_of("4413", "What is the phone of the colleague of Ada Brandt?", [*findings, again]).evidence
-    assert [quote.quote for quote in last if quote.states_answer] == [rows["Sten Vik"]]
+    assert [quote.quote for quote in support([*findings, again])] == [ada, sten]
+    last = support_of("4413", "What is the phone of the deputy of Ada Brandt?", [*findings, again]).evidence
+    assert [(quote.quote, quote.states_answer) for quote in last] == [(ada, False), (sten, True)]
+
+
+@pytest.mark.parametrize(
+    ("question", "is_supported"),
+    [
+        ("What is the phone of Sten Vik?", True),
+        ("What do the phones of Ada Brandt and Sten Vik add up to?", False),
+        ("Whose phone?", False),
+    ],
+)
+def test_of_several_results_of_one_kind_the_one_that_the_question_names_is_its_answer(
+    question: str, is_supported: bool
+) -> None:
+    numbers = {"Ada Brandt": "4410", "Sten Vik": "4413"}
+    findings = [
+        Finding(f"What is the phone of {name}?", number, "", [Document(name, name, f"{name} has the phone {number}.")])
+        for name, number in numbers.items()
+    ]
+    assert supported("4413", *findings, question=question) is is_supported

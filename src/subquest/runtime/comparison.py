@@ -77,6 +77,9 @@ def is_one_of_several(question: str, answer: str, steps: Sequence[tuple[str, str
     if not same or values is None:
         return False
     sign = direction(question, dates=len(values[0]) > 1)
+    names = asked_of(question).named
+    if not sign and asked_of(task).named <= names and not any(asked_of(t).named <= names for t, _ in same):
+        return False  # it asks of that one thing
     return not sign or any(sign * order(values[0], other) < 0 for other in values[1:])
 
 
