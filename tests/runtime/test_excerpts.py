@@ -37,7 +37,7 @@ def test_worth_by_hand() -> None:
     titled = [Hit(Document("d1", "Bridge", BRIDGE), 1.0), Hit(Document("d2", "Museum", MUSEUM), 0.5)]
     word = math.log(1 + 7 / 2)
     worth = _worth(titled, found, stems("Who designed the bridge?"))
-    expected = [word, 2 * word, word / 2, word / 2, -1, word - 1, -1]
+    expected = [word + 1, 2 * word, word / 2, word / 2, 0, word - 1, -1]
     assert list(worth.values()) == pytest.approx(expected)
 
 

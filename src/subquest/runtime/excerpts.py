@@ -4,6 +4,7 @@ The results of one search share a number of tokens. Each of their pieces is wort
 
     the query's words that it has                  a word counts by how few of all pieces have it
     half of those that only its title has
+    1 if it is the first of its result, which says what the rest is about
     minus 1 for each result ranked above its own
 
 and the best pieces are kept while they fit. A piece keeps the heading or the line with a colon above it, and one that
@@ -31,6 +32,7 @@ from .word_forms import Terms, terms_of
 
 OMITTED = "\n…\n"
 _TITLE = 0.5
+_FIRST = 1.0
 _RANK = 1.0
 _ITEM = re.compile(r"\s*(?:[-*+•▪◦]|(?:\d{1,3}|[A-Za-z])[.)])\s")
 _ENDED = re.compile(r"[.!?。！？][\"'”’»)\]]*\s*\Z")
@@ -110,7 +112,8 @@ def _worth(hits: Sequence[Hit], found: Sequence[Sequence[_Piece]], wanted: Terms
     for n, (hit, pieces) in enumerate(zip(hits, found, strict=True)):
         title = terms_of(hit.document.title) & wanted
         for at, piece in enumerate(pieces):
-            worth[n, at] = weight(piece.words & wanted) + _TITLE * weight(title - piece.words) - _RANK * n
+            said = weight(piece.words & wanted) + _TITLE * weight(title - piece.words)
+            worth[n, at] = said + _FIRST * (at == 0) - _RANK * n
     return worth
 
 
