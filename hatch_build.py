@@ -1,4 +1,4 @@
-"""Compiles the C code into the wheel, the search kernel and the embedded model's for each kind of CPU, and adds recipes.
+"""Compiles the C code into the wheel (search kernel, the embedded model's for each kind of CPU) and adds the recipes.
 
 With a C compiler on the machine (or, failing that, the package `ziglang`, which pip then fetches for the build) the
 wheel holds the shared libraries of `subquest/c_libraries.py` and is tagged for its platform. What does not compile is

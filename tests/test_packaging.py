@@ -48,7 +48,7 @@ def test_the_container_has_the_system_libraries_that_llama_cpp_needs() -> None:
 
 @pytest.mark.slow
 def test_a_wheel_brings_what_the_tutorials_use(tmp_path: Path) -> None:
-    """All that the tutorials name, in an empty folder, from the wheel alone, made without a compiler: that takes seconds."""
+    """All that the tutorials name, in an empty folder, from a wheel that was made without a compiler."""
     pytest.importorskip("hatchling")
 
     def run(*words: str, cwd: Path = tmp_path, **environment: str) -> str:
