@@ -27,10 +27,12 @@ A weight is scale * q + min; `scale` belongs to 32 weights (to 16 in Q6_K), `min
 #define LANES 4
 #define VECTORS 2 /* registers of rows in a panel */
 #define KERNEL "NEON dot product"
+#define ADDED 0
 INLINE float half(const void *p) { __fp16 h; memcpy(&h, p, 2); return h; }
 #elif defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #include <immintrin.h>
 #define UNSIGNED_ACTIVATIONS 1 /* the instruction multiplies u8 by s8: activations are stored with 128 added */
+#define ADDED 0x80
 #define VECTORS 1
 #if defined(__AVX512VNNI__)
 #define LANES 16
@@ -52,7 +54,8 @@ INLINE float half(const void *p) { unsigned short h; memcpy(&h, p, 2); return _c
 
 #define ROWS (LANES * VECTORS)
 #define TILE 4   /* tokens computed together */
-#define FEW 6    /* tokens up to which weights are not worth a panel */
+#define FEW 4    /* tokens up to which weights are not worth a panel */
+#define AHEAD 1024 /* bytes of a row that are asked for before they are used */
 #define CHUNK 64 /* blocks of 32 weights of a panel, so that it stays in the first cache */
 
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
@@ -69,24 +72,48 @@ typedef struct {
   float sum[TILE]; /* of the 32 quantised values, times their scale */
 } tile_block;      /* 32 activations of TILE tokens */
 
+typedef struct {
+  int8_t q[256];
+  float scale[8];
+  float sum[8];
+  int32_t start[16][4]; /* -32 times the sum of each 16 quantised values, and zeros: what Q6_K's offset adds */
+} token_block;          /* 256 activations of a token */
+
+/* 32 activations; the sum of the quantised values. */
+INLINE int quantise(const float *x, int8_t *q, float *scale) {
+  float most = 0;
+  for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
+  const float inverse = most > 0 ? 127 / most : 0;
+  int sum = 0;
+  for (int i = 0; i < 32; i++) {
+    const int value = (int)__builtin_rintf(x[i] * inverse);
+    sum += value;
+    q[i] = (int8_t)(value ^ ADDED);
+  }
+  *scale = most / 127;
+  return sum;
+}
+
 /* One token's activations into its place in a tile. */
-static void quantise(const float *x, int64_t blocks, tile_block *tile, int place) {
+static void quantise_tile(const float *x, int64_t blocks, tile_block *tile, int place) {
   for (int64_t b = 0; b < blocks; b++, x += 32, tile++) {
-    float most = 0;
-    for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
-    const float scale = most / 127, inverse = most > 0 ? 127 / most : 0;
-    int sum = 0;
-    for (int i = 0; i < 32; i++) {
-      const int q = (int)__builtin_rintf(x[i] * inverse);
-      sum += q;
-#ifdef UNSIGNED_ACTIVATIONS
-      tile->q[place][i] = (int8_t)(q ^ 0x80);
-#else
-      tile->q[place][i] = (int8_t)q;
-#endif
+    const int sum = quantise(x, tile->q[place], &tile->scale[place]);
+    tile->sum[place] = tile->scale[place] * (float)sum;
+  }
+}
+
+static void quantise_token(const float *x, int64_t blocks, token_block *to) {
+  for (int64_t at = 0; at < blocks; at += 8, to++) {
+    if (blocks - at < 8) memset(to, 0, sizeof *to);
+    for (int64_t b = 0; b < 8 && at + b < blocks; b++, x += 32) {
+      const int sum = quantise(x, to->q + 32 * b, &to->scale[b]);
+      to->sum[b] = to->scale[b] * (float)sum;
+      int first = 0;
+      for (int i = 0; i < 16; i++) first += (int8_t)(to->q[32 * b + i] ^ ADDED);
+      memset(to->start[2 * b], 0, 2 * sizeof to->start[0]);
+      to->start[2 * b][0] = -32 * first;
+      to->start[2 * b + 1][0] = -32 * (sum - first);
     }
-    tile->scale[place] = scale;
-    tile->sum[place] = scale * (float)sum;
   }
 }
 
@@ -121,10 +148,36 @@ INLINE size_t row_bytes(int type, int64_t blocks) { /* of 32 weights */
 
 typedef uint8_t bytes __attribute__((vector_size(16)));
 typedef uint64_t longs __attribute__((vector_size(16)));
+INLINE bytes load_bytes(const uint8_t *p) { bytes v; memcpy(&v, p, sizeof v); return v; }
+
 static uint64_t FIFTH_BIT[256]; /* the eight bits of a byte, each as 16 in a byte of its own */
 __attribute__((constructor)) static void fill_table(void) {
   for (int i = 0; i < 256; i++)
     for (int j = 0; j < 8; j++) FIFTH_BIT[i] |= (uint64_t)(i >> j & 1) << (8 * j + 4);
+}
+
+/* What is taken from the stored weights. */
+INLINE int offset_of(int type) { return type == Q4_0 ? 8 : type == Q5_0 ? 16 : type == Q6_K ? 32 : 0; }
+
+/* Half `h` of the 32 weights of block `b`, of the up to eight blocks that begin at `p`, with the offset still in them. */
+INLINE bytes weights_of(int type, const uint8_t *p, int b, int h) {
+  if (type == Q4_K || type == Q5_K) {
+    const bytes packed = load_bytes(p + (type == Q4_K ? 16 : 48) + 32 * (b / 2) + 16 * h);
+    const bytes low = b % 2 ? packed >> 4 : packed & 15;
+    if (type == Q4_K) return low;
+    const bytes high = load_bytes(p + 16 + 16 * h);
+    return low | ((b < 4 ? high << (4 - b) : high >> (b - 4)) & 16);
+  }
+  if (type == Q6_K) {
+    const bytes packed = load_bytes(p + 64 * (b / 4) + 32 * (b % 2) + 16 * h);
+    const bytes high = load_bytes(p + 128 + 32 * (b / 4) + 16 * h);
+    return (b % 4 > 1 ? packed >> 4 : packed & 15) | ((b % 4 < 3 ? high << (4 - 2 * (b % 4)) : high >> 2) & 48);
+  }
+  p += b * bytes_of(type) + (has_min(type) ? 4 : 2);
+  if (type == Q8_0) return load_bytes(p + 16 * h);
+  const bool five = type == Q5_0 || type == Q5_1;
+  const bytes packed = load_bytes(p + (five ? 4 : 0)), low = h ? packed >> 4 : packed & 15;
+  return five ? low | (bytes)(longs){FIFTH_BIT[p[2 * h]], FIFTH_BIT[p[2 * h + 1]]} : low;
 }
 
 /* Scale and minimum of the eight parts of a Q4_K or Q5_K block: six bits each in twelve bytes. */
@@ -139,60 +192,25 @@ INLINE void k_scales(const uint8_t *block, unpacked *out) {
   }
 }
 
-/* `blocks` (at most 8) blocks of 32 weights. */
+/* `blocks` (at most 8, and 8 of the K types) blocks of 32 weights. */
 INLINE void unpack(int type, const uint8_t *p, int blocks, unpacked *out) {
-  if (type == Q4_K || type == Q5_K) {
-    k_scales(p, out);
-    const uint8_t *high = p + 16, *q = type == Q4_K ? p + 16 : p + 48;
-    for (int g = 0; g < 4; g++, q += 32)
-      for (int i = 0; i < 32; i++) {
-        const int one = type == Q5_K ? (high[i] >> 2 * g & 1) << 4 : 0;
-        const int two = type == Q5_K ? (high[i] >> (2 * g + 1) & 1) << 4 : 0;
-        out->q[64 * g + i] = (int8_t)((q[i] & 15) | one);
-        out->q[64 * g + 32 + i] = (int8_t)(q[i] >> 4 | two);
-      }
-    return;
-  }
-  if (type == Q6_K) {
-    const float scale = half(p + 208);
-    for (int i = 0; i < 16; i++) out->scale[i] = scale * (int8_t)p[192 + i];
+  const int count = is_k(type) ? 8 : blocks;
+#pragma GCC unroll 8
+  for (int b = 0; b < count; b++)
+#pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {
-      const uint8_t *low = p + 64 * h, *high = p + 128 + 32 * h;
-      int8_t *q = out->q + 128 * h;
-      for (int i = 0; i < 32; i++) {
-        q[i] = (int8_t)(((low[i] & 15) | (high[i] & 3) << 4) - 32);
-        q[i + 32] = (int8_t)(((low[i + 32] & 15) | (high[i] >> 2 & 3) << 4) - 32);
-        q[i + 64] = (int8_t)((low[i] >> 4 | (high[i] >> 4 & 3) << 4) - 32);
-        q[i + 96] = (int8_t)((low[i + 32] >> 4 | high[i] >> 6 << 4) - 32);
-      }
+      const bytes w = weights_of(type, p, b, h) - (uint8_t)offset_of(type);
+      memcpy(out->q + 32 * b + 16 * h, &w, sizeof w);
     }
-    return;
-  }
-  for (int b = 0; b < blocks; b++, p += bytes_of(type)) {
-    int8_t *q = out->q + 32 * b;
-    out->scale[b] = half(p);
-    if (type == Q8_0) {
-      memcpy(q, p + 2, 32);
-      continue;
+  if (type == Q4_K || type == Q5_K)
+    k_scales(p, out);
+  else if (type == Q6_K)
+    for (int i = 0; i < 16; i++) out->scale[i] = half(p + 208) * (int8_t)p[192 + i];
+  else
+    for (int b = 0; b < blocks; b++, p += bytes_of(type)) {
+      out->scale[b] = half(p);
+      if (has_min(type)) out->min[b] = half(p + 2);
     }
-    const uint8_t *rest = p + 2;
-    if (has_min(type)) {
-      out->min[b] = half(rest);
-      rest += 2;
-    }
-    bytes one = {0}, two = {0}, packed;
-    if (type == Q5_0 || type == Q5_1) {
-      one = (bytes)(longs){FIFTH_BIT[rest[0]], FIFTH_BIT[rest[1]]};
-      two = (bytes)(longs){FIFTH_BIT[rest[2]], FIFTH_BIT[rest[3]]};
-      rest += 4;
-    }
-    memcpy(&packed, rest, 16);
-    const uint8_t offset = type == Q4_0 ? 8 : type == Q5_0 ? 16 : 0;
-    one = ((packed & 15) | one) - offset;
-    two = (packed >> 4 | two) - offset;
-    memcpy(q, &one, 16);
-    memcpy(q + 16, &two, 16);
-  }
 }
 
 /* ---- many tokens ---- */
@@ -305,7 +323,7 @@ typedef struct {
   const uint8_t *weights;
   size_t stride; /* bytes from row to row */
   int64_t blocks; /* of 32 weights in a row */
-  const tile_block *tiles;
+  const void *activations; /* up to FEW tokens: token_block, token by token; else tile_block, tile by tile */
   int64_t tokens;
   float *out;
   int64_t out_stride; /* floats from token to token */
@@ -321,7 +339,7 @@ INLINE void many(int type, const product *p, int64_t first, int64_t last) {
       for (int64_t token = 0; token < p->tokens; token += TILE) {
         floats total[TILE][VECTORS];
         memset(total, 0, sizeof total);
-        multiply_tile(type, panel, p->tiles + token / TILE * p->blocks + at, blocks, total);
+        multiply_tile(type, panel, (const tile_block *)p->activations + token / TILE * p->blocks + at, blocks, total);
         for (int t = 0; t < TILE && token + t < p->tokens; t++) {
           float *out = p->out + (token + t) * p->out_stride + row, found[ROWS] = {0};
           const size_t size = rows == ROWS ? sizeof found : (size_t)rows * sizeof *found;
@@ -337,75 +355,140 @@ INLINE void many(int type, const product *p, int64_t first, int64_t last) {
   }
 }
 
-/* ---- few tokens ---- */
+/* ---- few tokens: row by row, weights stay in registers ---- */
 
-/* Sums of the products of 16 weights (NEON) or 32 (VNNI) with a token's activations, spread over a register. */
+typedef int32_t four_ints __attribute__((vector_size(16)));
+typedef uint32_t four_words __attribute__((vector_size(16)));
+typedef float four_floats __attribute__((vector_size(16)));
+INLINE four_floats load_four(const float *p) { four_floats v; memcpy(&v, p, sizeof v); return v; }
+INLINE four_ints load_words(const int32_t *p) { four_ints v; memcpy(&v, p, sizeof v); return v; }
+
+/* `dot4`: four sums of four products; `sum4`: of the four floats of a register. */
 #if defined(__ARM_FEATURE_DOTPROD)
-typedef float32x4_t row_floats;
-INLINE row_floats row_dot(const int8_t *w, const int8_t *a, int halves) {
-  int32x4_t sum = vdotq_s32(vdupq_n_s32(0), vld1q_s8(w), vld1q_s8(a));
-  if (halves == 2) sum = vdotq_s32(sum, vld1q_s8(w + 16), vld1q_s8(a + 16));
-  return vcvtq_f32_s32(sum);
+INLINE four_ints dot4(four_ints sum, bytes w, bytes a) {
+  return (four_ints)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)a);
 }
-INLINE float row_sum(row_floats v) { return vaddvq_f32(v); }
+INLINE float sum4(four_floats v) { return vaddvq_f32((float32x4_t)v); }
+INLINE four_floats four_halves(const uint8_t *p, int stride) {
+  uint16x4_t all = vdup_n_u16(0);
+  all = vld1_lane_u16((const uint16_t *)p, all, 0);
+  all = vld1_lane_u16((const uint16_t *)(p + stride), all, 1);
+  all = vld1_lane_u16((const uint16_t *)(p + 2 * stride), all, 2);
+  all = vld1_lane_u16((const uint16_t *)(p + 3 * stride), all, 3);
+  return (four_floats)vcvt_f32_f16((float16x4_t)all);
+}
 #else
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-#define ROW_DPBUSD _mm_dpbusd_epi32
+#define DPBUSD4 _mm_dpbusd_epi32
 #else
-#define ROW_DPBUSD _mm_dpbusd_avx_epi32
+#define DPBUSD4 _mm_dpbusd_avx_epi32
 #endif
-typedef __m128 row_floats;
-INLINE row_floats row_dot(const int8_t *w, const int8_t *a, int halves) {
-  const __m128i added = _mm_set1_epi8((char)0x80);
-  __m128i sum = _mm_setzero_si128(), bias = sum;
-  for (int h = 0; h < halves; h++) {
-    const __m128i weights = _mm_loadu_si128((const __m128i *)(w + 16 * h));
-    sum = ROW_DPBUSD(sum, _mm_loadu_si128((const __m128i *)(a + 16 * h)), weights);
-    bias = ROW_DPBUSD(bias, added, weights);
-  }
-  return _mm_cvtepi32_ps(_mm_sub_epi32(sum, bias));
+INLINE four_ints dot4(four_ints sum, bytes w, bytes a) {
+  return (four_ints)DPBUSD4((__m128i)sum, (__m128i)a, (__m128i)w);
 }
-INLINE float row_sum(row_floats v) { return v[0] + v[1] + v[2] + v[3]; }
+INLINE float sum4(four_floats v) { return v[0] + v[1] + v[2] + v[3]; }
+INLINE four_floats four_halves(const uint8_t *p, int stride) {
+  uint16_t h[4];
+  for (int i = 0; i < 4; i++) memcpy(h + i, p + i * stride, 2);
+  return (four_floats)_mm_cvtph_ps(_mm_setr_epi16((short)h[0], (short)h[1], (short)h[2], (short)h[3], 0, 0, 0, 0));
+}
 #endif
 
-INLINE void few_rows(int type, int tokens, const product *p, const tile_block *tile, float *out, int64_t first,
-                     int64_t last) {
-  for (int64_t row = first; row < last; row++) {
-    const uint8_t *weights = p->weights + (size_t)row * p->stride;
-    row_floats total[TILE];
-    float mins[TILE] = {0};
-    memset(total, 0, sizeof total);
-    for (int64_t at = 0; at < p->blocks; at += 8) {
-      unpacked u;
-      const int n = p->blocks - at < 8 ? (int)(p->blocks - at) : 8;
-      unpack(type, weights + row_bytes(type, at), n, &u);
-      for (int b = 0; b < n; b++) {
-        const tile_block *a = tile + at + b;
-        const int8_t *w = u.q + 32 * b;
-        for (int t = 0; t < tokens; t++) {
-          if (type == Q6_K) {
-            total[t] += row_dot(w, a->q[t], 1) * (u.scale[2 * b] * a->scale[t]);
-            total[t] += row_dot(w + 16, a->q[t] + 16, 1) * (u.scale[2 * b + 1] * a->scale[t]);
-          } else
-            total[t] += row_dot(w, a->q[t], 2) * (u.scale[b] * a->scale[t]);
-          if (has_min(type)) mins[t] += u.min[b] * a->sum[t];
-        }
+/* Four bytes as floats. */
+INLINE four_floats four_bytes(uint32_t word, bool is_signed) {
+  const four_words all = (four_words){0} + word;
+  if (is_signed) return __builtin_convertvector((four_ints)(all << (four_words){24, 16, 8, 0}) >> 24, four_floats);
+  return __builtin_convertvector((four_ints)(all >> (four_words){0, 8, 16, 24} & 255), four_floats);
+}
+INLINE uint32_t word_at(const uint8_t *p) { uint32_t w; memcpy(&w, p, sizeof w); return w; }
+
+/* Scales (16 in Q6_K) and minimums of eight blocks. */
+INLINE void eight_scales(int type, const uint8_t *p, four_floats scale[4], four_floats min[2]) {
+  if (type == Q6_K)
+    for (int i = 0; i < 4; i++) scale[i] = four_bytes(word_at(p + 192 + 4 * i), true) * half(p + 208);
+  else if (is_k(type)) {
+    const uint32_t one = word_at(p + 4), two = word_at(p + 8), three = word_at(p + 12);
+    scale[0] = four_bytes(one & 0x3f3f3f3f, false) * half(p);
+    scale[1] = four_bytes((three & 0x0f0f0f0f) | (one >> 2 & 0x30303030), false) * half(p);
+    min[0] = four_bytes(two & 0x3f3f3f3f, false) * -half(p + 2);
+    min[1] = four_bytes((three >> 4 & 0x0f0f0f0f) | (two >> 2 & 0x30303030), false) * -half(p + 2);
+  } else
+    for (int i = 0; i < 2; i++, p += 4 * bytes_of(type)) {
+      scale[i] = four_halves(p, bytes_of(type));
+      min[i] = has_min(type) ? four_halves(p + 2, bytes_of(type)) : scale[i] * (float)-offset_of(type);
+    }
+}
+
+INLINE void few_blocks(int type, int tokens, const uint8_t *p, const token_block *a, int64_t apart,
+                       four_floats *total) {
+  four_floats scale[4], min[2], factor[FEW][4];
+  eight_scales(type, p, scale, min);
+  for (int t = 0; t < tokens; t++) {
+    const token_block *of = a + t * apart;
+    for (int i = 0; i < 2; i++) {
+      const four_floats by = load_four(of->scale + 4 * i);
+      if (type == Q6_K) {
+        factor[t][2 * i] = scale[2 * i] * (four_floats){by[0], by[0], by[1], by[1]};
+        factor[t][2 * i + 1] = scale[2 * i + 1] * (four_floats){by[2], by[2], by[3], by[3]};
+      } else
+        factor[t][i] = scale[i] * by;
+      if (type != Q6_K && type != Q8_0) total[t] += min[i] * load_four(of->sum + 4 * i);
+    }
+  }
+#pragma GCC unroll 8
+  for (int b = 0; b < 8; b++) {
+    const bytes one = weights_of(type, p, b, 0), two = weights_of(type, p, b, 1);
+    four_ints none[2] = {0};
+#ifdef UNSIGNED_ACTIVATIONS
+    none[0] = -dot4((four_ints){0}, one, (bytes){0} + 128);
+    none[1] = -dot4((four_ints){0}, two, (bytes){0} + 128);
+#endif
+#pragma GCC unroll 4
+    for (int t = 0; t < tokens; t++) {
+      const uint8_t *q = (const uint8_t *)a[t * apart].q + 32 * b;
+      if (type == Q6_K) {
+        const token_block *of = a + t * apart;
+        const four_ints first = dot4(none[0] + load_words(of->start[2 * b]), one, load_bytes(q));
+        const four_ints second = dot4(none[1] + load_words(of->start[2 * b + 1]), two, load_bytes(q + 16));
+        total[t] += __builtin_convertvector(first, four_floats) * factor[t][b / 2][b % 2 * 2];
+        total[t] += __builtin_convertvector(second, four_floats) * factor[t][b / 2][b % 2 * 2 + 1];
+      } else {
+        const four_ints first = dot4(none[0] + none[1], one, load_bytes(q));
+        const four_ints sum = dot4(first, two, load_bytes(q + 16));
+        total[t] += __builtin_convertvector(sum, four_floats) * factor[t][b / 4][b % 4];
       }
     }
-    for (int t = 0; t < tokens; t++) out[t * p->out_stride + row] = row_sum(total[t]) + mins[t];
+  }
+}
+
+INLINE void few_rows(int type, int tokens, const product *p, int64_t first, int64_t last) {
+  const size_t eight = row_bytes(type, 8);
+  const int64_t apart = (p->blocks + 7) / 8;
+  for (int64_t row = first; row < last; row++) {
+    const uint8_t *w = p->weights + (size_t)row * p->stride;
+    const token_block *a = p->activations;
+    four_floats total[FEW];
+    memset(total, 0, sizeof total);
+    int64_t left = p->blocks;
+    for (; left >= 8; left -= 8, w += eight, a++) {
+      for (size_t i = 0; i < eight; i += 64) __builtin_prefetch(w + AHEAD + i);
+      few_blocks(type, tokens, w, a, apart, total);
+    }
+    if (!is_k(type) && left) {
+      uint8_t rest[8 * 34] = {0};
+      memcpy(rest, w, (size_t)left * (size_t)bytes_of(type));
+      few_blocks(type, tokens, rest, a, apart, total);
+    }
+    for (int t = 0; t < tokens; t++) p->out[t * p->out_stride + row] = sum4(total[t]);
   }
 }
 
 INLINE void few(int type, const product *p, int64_t first, int64_t last) {
-  for (int64_t token = 0; token < p->tokens; token += TILE) {
-    const tile_block *tile = p->tiles + token / TILE * p->blocks;
-    float *out = p->out + token * p->out_stride;
-    switch (p->tokens - token) {
-    case 1: few_rows(type, 1, p, tile, out, first, last); break;
-    case 2: few_rows(type, 2, p, tile, out, first, last); break;
-    case 3: few_rows(type, 3, p, tile, out, first, last); break;
-    default: few_rows(type, TILE, p, tile, out, first, last);
-    }
+  switch (p->tokens) {
+  case 1: few_rows(type, 1, p, first, last); break;
+  case 2: few_rows(type, 2, p, first, last); break;
+  case 3: few_rows(type, 3, p, first, last); break;
+  default: few_rows(type, FEW, p, first, last);
   }
 }
 
@@ -472,36 +555,47 @@ static bool supported(const tensor *op) {
          (!w->buffer || is_host(w->buffer));
 }
 
-static size_t needed(const tensor *op) {
-  const int64_t tiles = (op->src[1]->ne[1] + TILE - 1) / TILE;
-  return (size_t)(tiles * op->src[1]->ne[0] / 32) * sizeof(tile_block) + 64;
+/* Bytes of the quantised activations of so many tokens. */
+static size_t needed(int64_t tokens, int64_t blocks) {
+  if (tokens <= FEW) return (size_t)(tokens * ((blocks + 7) / 8)) * sizeof(token_block) + 64;
+  return (size_t)((tokens + TILE - 1) / TILE * blocks) * sizeof(tile_block) + 64;
 }
+
+/* Quantise those of token `t`; places of a tile without a token count as zeros. */
+static void quantise_one(const float *x, int64_t t, int64_t tokens, int64_t blocks, void *to) {
+  if (tokens <= FEW) {
+    quantise_token(x, blocks, (token_block *)to + t * ((blocks + 7) / 8));
+    return;
+  }
+  tile_block *tile = (tile_block *)to + t / TILE * blocks;
+  if (t < tokens)
+    quantise_tile(x, blocks, tile, t % TILE);
+  else
+    for (int64_t b = 0; b < blocks; b++) {
+      memset(tile[b].q[t % TILE], 0, 32);
+      tile[b].scale[t % TILE] = tile[b].sum[t % TILE] = 0;
+    }
+}
+INLINE int64_t places(int64_t tokens) { return tokens <= FEW ? tokens : (tokens + TILE - 1) / TILE * TILE; }
 
 static bool work_size(void *self, int threads, const tensor *op, size_t *size) {
   (void)self, (void)threads;
-  *size = needed(op);
+  *size = needed(op->src[1]->ne[1], op->src[1]->ne[0] / 32);
   return true;
 }
 
 static bool compute(void *self, const compute_params *params, tensor *op) {
   (void)self;
   const tensor *w = op->src[0], *x = op->src[1];
-  if (params->nth < 1 || params->ith < 0 || params->ith >= params->nth || params->wsize < needed(op)) return false;
-  tile_block *tiles = (tile_block *)(((uintptr_t)params->wdata + 63) & ~(uintptr_t)63);
   const int64_t tokens = x->ne[1], blocks = w->ne[0] / 32, rows = w->ne[1];
-  for (int64_t t = params->ith; t < (tokens + TILE - 1) / TILE * TILE; t += params->nth) {
-    tile_block *tile = tiles + t / TILE * blocks;
-    if (t < tokens)
-      quantise((const float *)((const char *)x->data + (size_t)t * x->nb[1]), blocks, tile, t % TILE);
-    else /* the tile's empty places count as zeros */
-      for (int64_t b = 0; b < blocks; b++) {
-        memset(tile[b].q[t % TILE], 0, 32);
-        tile[b].scale[t % TILE] = tile[b].sum[t % TILE] = 0;
-      }
-  }
+  if (params->nth < 1 || params->ith < 0 || params->ith >= params->nth || params->wsize < needed(tokens, blocks))
+    return false;
+  void *room = (void *)(((uintptr_t)params->wdata + 63) & ~(uintptr_t)63);
+  for (int64_t t = params->ith; t < places(tokens); t += params->nth)
+    quantise_one((const float *)((const char *)x->data + (size_t)t * x->nb[1]), t, tokens, blocks, room);
   if (params->ith == 0) chunk_set(params->threadpool, params->nth);
   barrier(params->threadpool);
-  const product p = {w->data, w->nb[1], blocks, tiles, tokens, op->data, (int64_t)(op->nb[1] / 4)};
+  const product p = {w->data, w->nb[1], blocks, room, tokens, op->data, (int64_t)(op->nb[1] / 4)};
   const rows_function function = FUNCTIONS[w->type][tokens > FEW];
   int64_t size = rows / (params->nth * 4) / ROWS * ROWS;
   size = size < ROWS ? ROWS : size > 256 ? 256 : size;
@@ -649,10 +743,10 @@ EXPORT const char *sq_name(void) { return KERNEL; }
 EXPORT int sq_multiply(int type, const void *weights, int64_t columns, int64_t rows, const float *x, int64_t tokens,
                        float *out) {
   if (type < 0 || type > Q6_K || !FUNCTIONS[type][0] || columns % (is_k(type) ? 256 : 32)) return -1;
-  const int64_t blocks = columns / 32, tiles = (tokens + TILE - 1) / TILE;
-  tile_block *all = calloc((size_t)(tiles * blocks + 1), sizeof *all);
+  const int64_t blocks = columns / 32;
+  void *all = aligned_alloc(64, (needed(tokens, blocks) + 63) / 64 * 64);
   if (!all) return -1;
-  for (int64_t t = 0; t < tokens; t++) quantise(x + t * columns, blocks, all + t / TILE * blocks, t % TILE);
+  for (int64_t t = 0; t < places(tokens); t++) quantise_one(x + t * columns, t, tokens, blocks, all);
   const product p = {weights, row_bytes(type, blocks), blocks, all, tokens, out, rows};
   FUNCTIONS[type][tokens > FEW](&p, 0, rows);
   free(all);
