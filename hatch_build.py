@@ -1,4 +1,4 @@
-"""Compiles the C code into the wheel: the search kernel, and the embedded model's for each kind of CPU.
+"""Compiles the C code into the wheel (search kernel, the embedded model's for each kind of CPU) and adds the recipes.
 
 With a C compiler on the machine (or, failing that, the package `ziglang`, which pip then fetches for the build) the
 wheel holds the shared libraries of `subquest/c_libraries.py` and is tagged for its platform. What does not compile is
@@ -28,17 +28,17 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel" or version == "editable":
             return
+        included = build_data["force_include"]
+        included |= {str(path): f"subquest/_recipes/{path.name}" for path in Path(self.root, "recipes").glob("*.toml")}
         self._scratch = Path(tempfile.mkdtemp())
         for library in self._compiler().for_this_architecture():
             target = self._scratch / library.shipped.name
             if reason := library.compile(target):
                 self.app.display_warning(f"{library.source} was not compiled ({library.name}): {reason}")
             else:
-                build_data["force_include"][str(target)] = f"subquest/{Path(library.source).parent}/{target.name}"
-        if not build_data["force_include"]:
-            return
-        build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+                included[str(target)] = f"subquest/{Path(library.source).parent}/{target.name}"
+                build_data["pure_python"] = False
+                build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if self._scratch is not None:

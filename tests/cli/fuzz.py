@@ -68,6 +68,7 @@ BASE: dict[str, dict[str, Any]] = {
     "view": {"what": "trace.json", "no_open": True},
     "mcp": MODEL,
     "demo": {"out": "out", "questions": 1},
+    "examples": {"folder": "out"},
     "bench": {"name": "overhead"},
 }
 SEEDS: dict[str, tuple[str, ...]] = {

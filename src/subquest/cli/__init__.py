@@ -20,6 +20,7 @@ from ..masking import mask_output, public
 
 COMMANDS: dict[str, str] = {
     "demo": "a made-up world and questions about it, answered offline",
+    "examples": "the tutorials' sample documents and recipes, written into a folder",
     "ask": "answer one question and show how",
     "index": "build and maintain a search index",
     "search": "search an index",
