@@ -286,7 +286,7 @@ def _model_forms(threads: int, rounds: int, forms: str) -> dict[Any, dict[str, f
 
 
 def _passes(models: dict[Any, Any], rounds: int, far: int = 0) -> dict[Any, dict[str, float]]:
-    """Tokens a second of several models in turn: 128 read, one written, eight in one pass; the first two from `far` on."""
+    """Tokens a second of several models in turn: 128 read, one written, eight in one pass; the first two if `far`."""
     from subquest.engine.embedded.model import Stretch
 
     ids = _ids(128)
