@@ -27,7 +27,7 @@ from subquest.protocol import fence, parse, tags_of, wrap
 from subquest.protocol.loose_json import find_object
 from subquest.protocol.text_calls import find_calls
 from subquest.question_writing import checks
-from subquest.record import Document, Segment, Trajectory
+from subquest.record import Document, Hit, Segment, Trajectory
 from subquest.retrieval import titles
 from subquest.retrieval.analysis import Analysis
 from subquest.retrieval.highlight import highlight
@@ -40,6 +40,7 @@ from subquest.runtime.barrier import Barrier
 from subquest.runtime.code_session import bare_code
 from subquest.runtime.context import Context
 from subquest.runtime.evidence import Finding, sentences, support, support_of
+from subquest.runtime.excerpts import excerpts
 from subquest.runtime.rendering import cut_to_tokens, one_line
 from subquest.runtime.replies import answer_in, boxed, decides, declines, hedges, said
 from subquest.runtime.tool_loop import calls
@@ -248,6 +249,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "bare_code": bare_code,
     "with_part": with_part,
     "sentences": sentences,
+    "excerpts": lambda text: excerpts([Hit(document(text), 1.0), Hit(document("Ada is 41."), 1.0)], "Who is Ada?", 50),
     "support": lambda text: support([Finding("Where was she born?", "Paris", "", [document(text)])]),
     "support of a long result": lambda text: support([Finding(text, text, text, [document(f"It is {text}.")])]),
     "support of an answer": lambda text: answered(Finding("", "", "", [document(text)])),

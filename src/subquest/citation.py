@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 FIELDS = (
@@ -84,6 +85,34 @@ def line_steps(text: str, begins: Iterable[tuple[int, int]]) -> str:
             steps.append(f"{offset - before}:{more}" if more != 1 else f"{offset - before}")
             before, ahead = offset, ahead + more
     return " ".join(steps)
+
+
+def keep_parts(
+    meta: Mapping[str, Any], text: str, parts: Sequence[tuple[int, int]], gap: str
+) -> tuple[dict[str, Any], str]:
+    """A passage of which only some parts are kept, each from a start to before an end, with `gap` between them: its
+    metadata, by which what is quoted from it is cited as before, and its text."""
+    kept = gap.join(text[start:end] for start, end in parts)
+    shifts = accumulate((len(gap) + end - begin for (_, end), (begin, _) in pairwise(parts)), initial=-parts[0][0])
+    found, written = dict(meta), str(meta.get(STEPS) or "")
+    steps = [int(step.partition(":")[0]) for step in written.split()] if _WRITTEN.fullmatch(written) else []
+    begins = [
+        (place, place + shift)
+        for (start, end), shift in zip(parts, shifts, strict=True)
+        for place in (start, *(step for step in accumulate(steps) if start < step < end))
+    ]
+    for field in _COUNTED:
+        lines = [line_at(meta, text, place, field) for place in (*(old for old, _ in begins), parts[-1][1] - 1)]
+        known = [line for line in lines if line is not None]
+        if len(known) < len(lines):
+            continue
+        found[field], last = known[0], known.pop()
+        found[STEPS] = line_steps(kept, zip((new for _, new in begins), known, strict=True))
+        if (last_field := f"{field}_end") in found:
+            found[last_field] = last
+            if last == found[field]:
+                del found[last_field]
+    return found, kept
 
 
 def cite(place: Mapping[str, Any]) -> str:

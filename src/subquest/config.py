@@ -47,6 +47,8 @@ class SearchConfig(Record):
     k: Positive | None = None
     """Documents per search."""
     mode: Literal["auto", "bm25", "dense", "hybrid", "linked"] | None = None
+    tokens: Positive | None = None
+    """What one search finds is cut to what the query needs of it, in so many tokens."""
 
 
 class SamplingConfig(Record):

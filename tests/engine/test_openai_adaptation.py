@@ -1,6 +1,7 @@
 """Endpoints that refuse a request which a changed one avoids, and replies of unusual forms; each as its server's
 documentation or issue tracker has it."""
 
+import asyncio
 import re
 from typing import Any
 
@@ -15,7 +16,7 @@ from subquest.record import Document
 from subquest.retrieval import Index
 from subquest.systems import registry
 
-from .loopback import Answer, Loopback, Request, chat, delta, events
+from .loopback import Answer, Loopback, Request, chat, delta, events, until
 
 PROMPT = [Message("system", "Be brief."), Message("user", "Who?")]
 SEARCH = Action("search", "Search.", "query")
@@ -96,6 +97,47 @@ async def test_every_system_runs_on_a_model_without_a_system_role(name: str, tmp
     assert seen
 
 
+@pytest.mark.parametrize("named", [True, False])
+async def test_requests_at_the_same_time_all_do_without_a_refused_parameter(named: bool) -> None:
+    """Those that were sent before the first refusal came back are refused as well. API gateways name no parameter."""
+
+    async def answer(request: Request) -> Answer:
+        await until(lambda: len(server.posts) >= 4)
+        found = next((name for name in ("temperature", "stop") if name in request.body), None)
+        error = {"message": f"Unsupported parameter: {found}", "param": found} if named else "Invalid request body"
+        return Answer({"error": error}, 400) if found else Answer(chat("Ida"))
+
+    async def ask() -> str:
+        session = await engine.open(PROMPT)
+        return (await session.generate(Sampling(stop=("</x>",)))).text
+
+    async with Loopback(answer) as server:
+        engine = OpenAIEngine("m", base_url=server.url)
+        assert await asyncio.gather(*(ask() for _ in range(4))) == ["Ida"] * 4
+        assert {"temperature", "stop"} <= engine.left_out
+        sent = len(server.posts)
+        assert await ask() == "Ida"
+        assert len(server.posts) == sent + 1
+
+
+async def test_a_refusal_that_has_nothing_to_do_with_parameters_leaves_them_in() -> None:
+    async with Loopback(Answer({"error": "Invalid request body"}, 400)) as server:
+        engine = OpenAIEngine("m", base_url=server.url)
+        with pytest.raises(EngineRefused, match="Invalid request body"):
+            await (await engine.open(PROMPT)).generate(Sampling())
+        assert ["temperature" in post for post in server.posts] == [True, False]
+        assert not engine.left_out
+
+
+async def test_what_was_asked_for_by_name_is_not_left_out() -> None:
+    refusal = Answer({"error": {"message": "Unsupported value", "param": "temperature"}}, 400)
+    async with Loopback(refusal) as server:
+        engine = OpenAIEngine("m", base_url=server.url, extra={"temperature": 1})
+        with pytest.raises(EngineRefused, match="Unsupported value"):
+            await (await engine.open(PROMPT)).generate(Sampling())
+        assert len(server.posts) == 1
+
+
 LIMITS = {
     "openai": "max_tokens is too large: 20000. This model supports at most 16384 completion tokens, whereas you "
     "provided 20000.",
@@ -168,6 +210,8 @@ EMPTY = {
     "anthropic": "messages.2: all messages must have non-empty content except for the optional final assistant message",
     "mistral": "Assistant message must have either content or tool_calls, but not none.",
     "moonshot": "message at position 2 with role 'assistant' must not be empty",
+    "mistral on vllm": "Invalid assistant message: role='assistant' content=None tool_calls=None prefix=False",
+    "google": "Unable to submit request because it must include at least one parts field",
 }
 
 
@@ -232,6 +276,20 @@ async def test_a_turn_of_nothing_but_thought_names_what_to_change(mode: Any, str
         session = await OpenAIEngine("m", base_url=server.url, stream=stream).open(PROMPT, mode=mode)
         turn = await session.generate(Sampling())
         assert ["reasoning parser" in p and "`max_tokens`" in p for p in turn.problems] == [True]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_to_answer_is_no_answer_and_names_what_to_change(stream: bool) -> None:
+    """OpenAI, "Chat completion object": `refusal` stands in place of the content."""
+    words = "I cannot help with that."
+    whole = Answer(chat(None, message={"refusal": words}))
+    pieces = Answer(pieces=events(*(delta(delta={"refusal": f"{word} "}) for word in words.split()), delta("", "stop")))
+    async with Loopback(pieces if stream else whole) as server:
+        session = await OpenAIEngine("m", base_url=server.url, stream=stream).open(PROMPT)
+        turn = await session.generate(Sampling())
+        assert (turn.text, len(turn.problems)) == ("", 1)
+        assert words in turn.problems[0]
+        assert "choose another `model`" in turn.problems[0]
 
 
 async def test_an_empty_turn_names_what_to_change() -> None:

@@ -10,8 +10,8 @@ import pytest
 from subquest.engine import Message, Sampling
 from subquest.engine.openai import Endpoint, Limits, OpenAIEngine, Retry
 from subquest.engine.openai import endpoint as endpoint_module
-from subquest.engine.openai.failures import failure, retry_after
-from subquest.errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable
+from subquest.engine.openai.failures import retry_after
+from subquest.errors import EngineError, EngineRefused, EngineUnavailable
 
 from .loopback import Answer, Loopback, chat, delta, events, until
 
@@ -65,8 +65,10 @@ async def test_passing_faults_are_retried(fault: Answer) -> None:
         Answer(pieces=events(delta("half "), done=False)),
         Answer(pieces=[*events(delta("half "), done=False), b'data: {"choi\n\n']),
         Answer(pieces=events(delta("half "), {"error": {"message": "engine died", "code": 500}}, done=False)),
+        Answer(pieces=events(delta("half "), {"object": "error", "message": "engine died", "code": 500})),
+        Answer(pieces=events(delta("half "), {"detail": "Internal Server Error"})),
     ],
-    ids=["connection-lost", "no-end", "malformed", "error-in-stream"],
+    ids=["connection-lost", "no-end", "malformed", "error-in-stream", "vllm-error", "fastapi-error"],
 )
 async def test_a_broken_stream_is_begun_anew(fault: Answer) -> None:
     whole = Answer(pieces=events(delta("whole "), delta("thing", "stop")))
@@ -91,7 +93,7 @@ async def test_retry_after_is_honoured_for_everyone() -> None:
 
 async def test_a_wait_longer_than_the_time_out_is_not_waited() -> None:
     async with Loopback(Answer({"error": "quota"}, 429, {"Retry-After": "3600"})) as server:
-        with pytest.raises(EngineUnavailable, match="asks to wait 3600 s"):
+        with pytest.raises(EngineUnavailable, match="asks to wait 3600 s, longer than `timeout`"):
             await ask(engine_at(server, timeout=30))
         assert len(server.posts) == 1
 
@@ -105,6 +107,24 @@ def test_retry_after_forms() -> None:
     assert retry_after({"retry-after": email.utils.formatdate(now - 90, usegmt=True)}, now) == 0
     assert retry_after({"retry-after": "soon"}) is None
     assert retry_after({}) is None
+
+
+@pytest.mark.parametrize(("status", "setting"), [(429, "`concurrency`.*`requests_per_minute`"), (503, "`retries`")])
+async def test_an_endpoint_that_stays_busy_names_the_setting(status: int, setting: str) -> None:
+    async with Loopback(Answer({"error": {"message": "not now"}}, status)) as server:
+        with pytest.raises(EngineUnavailable, match=f"not now.*{setting}.*tried 2 times"):
+            await ask(engine_at(server, retries=1))
+
+
+async def test_an_address_that_has_moved_is_told_and_the_key_does_not_follow() -> None:
+    async with Loopback(chat("x")) as elsewhere:
+        moved = Answer(b"", 308, {"Location": f"{elsewhere.url}/chat/completions"})
+        async with Loopback(moved, models=Answer(b"", 308, {"Location": f"{elsewhere.url}/models"})) as server:
+            with pytest.raises(EngineRefused, match=f"moved to {elsewhere.url}: give that"):
+                await ask(engine_at(server))
+            with pytest.raises(EngineRefused, match=f"moved to {elsewhere.url}: give that"):
+                await ask(OpenAIEngine(base_url=server.url))
+        assert not elsewhere.requests
 
 
 async def test_retries_end() -> None:
@@ -144,7 +164,9 @@ async def test_nobody_listens() -> None:
         (403, {"error": {"message": "no access"}}, "rights"),
         (404, {"error": {"message": "The model `m` does not exist."}}, "no model 'm' is served there"),
         (404, {"detail": "Not Found"}, "usually ends in /v1"),
-        (400, {"error": {"message": "messages must alternate"}}, "must alternate"),
+        (400, {"error": {"message": "Model Not Exist"}}, "no model 'm' is served there"),
+        (400, {"error": {"message": "m is not a valid model ID", "code": 400}}, "no model 'm' is served there"),
+        (402, {"error": {"message": "Insufficient Balance"}}, "another `model`"),
         (429, {"error": {"message": "pay first", "code": "insufficient_quota"}}, "quota is used up"),
         (413, b"too large", "too large"),
     ],
@@ -154,119 +176,6 @@ async def test_refusals_say_what_to_do_and_are_not_retried(status: int, body: ob
         with pytest.raises(EngineRefused, match=says):
             await ask(engine_at(server))
         assert len(server.posts) == 1
-
-
-OVERFLOWS = {
-    "openai": (
-        {
-            "message": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 "
-            "tokens. Please reduce the length of the messages.",
-            "code": "context_length_exceeded",
-        },
-        400,
-        8192,
-    ),
-    "vllm": (
-        {
-            "message": "This model's maximum context length is 4096 tokens. However, your request has 5000 input "
-            "tokens. Please reduce the length of the input messages.",
-            "code": 400,
-        },
-        400,
-        4096,
-    ),
-    "vllm-decoder": (
-        {"message": "The decoder prompt (length 5000) is longer than the maximum model length of 4096."},
-        400,
-        4096,
-    ),
-    "sglang": (
-        {"message": "The input (5000 tokens) is longer than the model's context length (4096 tokens)."},
-        400,
-        4096,
-    ),
-    "sglang-total": (
-        {"message": "Requested token count exceeds the model's maximum context length of 4096 tokens."},
-        400,
-        4096,
-    ),
-    "llama.cpp": (
-        {
-            "message": "the request exceeds the available context size, try increasing it",
-            "type": "exceed_context_size_error",
-            "n_prompt_tokens": 5000,
-            "n_ctx": 4096,
-        },
-        400,
-        4096,
-    ),
-    "llama.cpp-500": (
-        {
-            "code": 500,
-            "message": "the request exceeds the available context size. try increasing the context size",
-            "type": "exceed_context_size_error",
-            "n_ctx": 256,
-        },
-        500,
-        256,
-    ),
-    "llama-cpp-python": ({"message": "Requested tokens (2285) exceed context window of 2048"}, 500, 2048),
-    "lm studio": (
-        {
-            "message": "The number of tokens to keep from the initial prompt is greater than the context length "
-            "(n_keep: 13055>= n_ctx: 4096). Try to load the model with a larger context length."
-        },
-        400,
-        4096,
-    ),
-    "older lm studio": (
-        {
-            "message": "Trying to keep the first 10136 tokens when context the overflows. However, the model is loaded "
-            "with context length of only 7866 tokens, which is not enough."
-        },
-        200,
-        7866,
-    ),
-    "tgi": (
-        {"message": "Input validation error: `inputs` must have less than 4095 tokens. Given: 5000"},
-        422,
-        4095,
-    ),
-    "anthropic": ({"message": "prompt is too long: 210000 tokens > 200000 maximum"}, 400, None),
-}
-
-
-@pytest.mark.parametrize("name", OVERFLOWS)
-async def test_context_overflows_are_recognised(name: str) -> None:
-    error, status, window = OVERFLOWS[name]
-    async with Loopback(Answer({"error": error}, status)) as server:
-        engine = engine_at(server)
-        with pytest.raises(ContextOverflow, match="does not fit m"):
-            await ask(engine)
-        assert len(server.posts) == 1
-        assert engine.context_window == window
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "'max_tokens' or 'max_completion_tokens' is too large: 512. This model's maximum context length is 4096 "
-        "tokens and your request has 4000 input tokens (512 > 4096 - 4000).",
-        "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens and 512 `max_new_tokens`",
-    ],
-    ids=["vllm", "tgi"],
-)
-async def test_a_turn_that_almost_fits_is_asked_for_shorter(message: str) -> None:
-    async with Loopback(Answer({"error": {"message": message}}, 400), chat("fits")) as server:
-        assert await ask(engine_at(server)) == "fits"
-        assert [p["max_tokens"] for p in server.posts] == [512, 96]
-
-
-def test_what_is_no_overflow_stays_what_it_is() -> None:
-    for status, message in ((400, "max_tokens must be at least 1"), (500, "CUDA out of memory")):
-        error = failure(status, f'{{"error": {{"message": "{message}"}}}}', url="u", model="m")
-        assert isinstance(error, EngineError)
-        assert not isinstance(error, ContextOverflow)
 
 
 async def test_concurrency_is_bounded_and_used() -> None:
@@ -311,6 +220,14 @@ async def test_an_answer_is_read_by_what_it_is_not_by_its_content_type(stream: b
     for answer in (whole, told):
         async with Loopback(answer) as server:
             assert await ask(engine_at(server, stream=stream, retries=0)) == "fine"
+
+
+async def test_what_keeps_a_stream_alive_is_no_part_of_it() -> None:
+    first, last = events(delta("Mün"), delta("chen", "stop"), done=False)
+    alive = [b": OPENROUTER PROCESSING\n\n", b"event: ping\ndata:\n\n", b"data: \r\n\r\n", b"id: 7\nretry: 10\n"]
+    whole = b"".join([*alive, first.replace(b"\\u00fc", "ü".encode()), *alive, last, *alive, b"data: [DONE]\n\n"])
+    async with Loopback(Answer(pieces=[whole[i : i + 1] for i in range(len(whole))])) as server:
+        assert await ask(engine_at(server, stream=True)) == "München"
 
 
 async def test_signs_that_unicode_calls_line_ends_do_not_cut_a_stream() -> None:

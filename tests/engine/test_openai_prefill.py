@@ -92,6 +92,47 @@ async def test_a_context_goes_on_in_turns_and_the_engine_remembers(name: str) ->
         assert len(server.posts) == 5
 
 
+@pytest.mark.parametrize("refusal", [chat(""), Answer({"error": "Internal Server Error"}, 500)], ids=["empty", "500"])
+async def test_an_endpoint_that_does_not_say_that_it_cannot_continue(refusal: Any) -> None:
+    """It takes the unfinished message for a finished turn and adds nothing, or fails without a reason."""
+
+    def answer(request: Request) -> Any:
+        return refusal if request.body["messages"][-1]["role"] == "assistant" else Answer(chat("I look"))
+
+    retries: list[Retry] = []
+    async with Loopback(answer) as server:
+        engine = OpenAIEngine("m", endpoint=Endpoint(server.url, retries=1))
+        for _ in range(2):
+            session = await engine.open(PROMPT, mode="completion")
+            session.on_retry = retries.append
+            for told in ("[found]", "[more]"):
+                assert (await session.generate(Sampling())).text == "I look"
+                await session.append(told)
+        assert [r.reason.endswith("the context goes on in turns") for r in retries][-1:] == [True]
+        assert (engine.continuation, len(retries) <= 2) == ("turns", True)
+
+
+async def test_a_turn_that_is_empty_in_turns_too_changes_nothing_for_later_contexts() -> None:
+    async with Loopback(chat("I look"), chat("")) as server:
+        engine = OpenAIEngine("m", base_url=server.url)
+        session = await engine.open(PROMPT, mode="completion")
+        await session.generate(Sampling())
+        await session.append("[found]")
+        turn = await session.generate(Sampling())
+        assert (turn.text, engine.continuation, len(server.posts)) == ("", "prefill", 3)
+        assert "returned an empty turn" in turn.problems[0]
+
+
+async def test_an_empty_turn_of_a_server_that_continues_messages_is_one() -> None:
+    async with Loopback(chat("I look"), chat(""), models=[{"id": "m", "owned_by": "vllm"}]) as server:
+        engine = OpenAIEngine("m", base_url=server.url)
+        session = await engine.open(PROMPT, mode="completion")
+        await session.generate(Sampling())
+        await session.append("[found]")
+        assert (await session.generate(Sampling())).text == ""
+        assert (engine.continuation, len(server.posts)) == ("prefill", 2)
+
+
 async def test_a_turn_after_a_turn_is_asked_for() -> None:
     async with Loopback(refusing("deepseek", "one", "two")) as server:
         session = await OpenAIEngine("m", base_url=server.url).open(PROMPT, mode="completion")

@@ -123,3 +123,19 @@ async def test_where_going_on_is_refused_in_chat_mode_the_turn_is_asked_for_agai
         assert server.posts[2]["messages"] == server.posts[0]["messages"]
         assert not session.goes_on
         assert [s.text for s in session.segments if s.kind == "agent"] == ["Ida"]
+
+
+async def test_in_completion_mode_a_turn_that_shows_nothing_of_its_thought_is_asked_for_again() -> None:
+    """OpenAI's models behind Azure or OpenRouter: there is no text from which the thought could be continued."""
+    async with Loopback(chat("", "length"), chat("Ida"), chat("", "length"), chat("and Bo")) as server:
+        session = await OpenAIEngine("m", base_url=server.url).open([Message("user", "Who?")], mode="completion")
+        for text, begun in (("Ida", ""), ("and Bo", "Ida[more]")):
+            assert session.goes_on
+            await session.generate(Sampling(max_tokens=20))
+            assert not session.goes_on
+            assert (await session.generate(Sampling(max_tokens=900))).text == text
+            assert [post["messages"][1:] for post in server.posts[-2:]] == [
+                [{"role": "assistant", "content": begun}] if begun else []
+            ] * 2
+            await session.append("[more]")
+        assert [s.text for s in session.segments] == ["Who?", "Ida", "[more]", "and Bo", "[more]"]

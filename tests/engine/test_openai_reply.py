@@ -162,3 +162,35 @@ def test_a_models_end_of_turn_is_no_part_of_its_text(token: str) -> None:
     assert ending(Reply(f"Action: Finish[Boston]{token}", "stop"), (), server_tells=True)[0] == "Action: Finish[Boston]"
     kept = "a <|im_end|> in the middle, <|end_call_subtask|>"
     assert ending(Reply(kept, "stop"), (), server_tells=True)[0] == kept
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": "n/a", "completion_tokens": None}, ["?"], "none"])
+def test_a_turn_is_not_lost_for_its_usage(usage: Any) -> None:
+    reply = read_reply(chat("fine") | {"usage": usage})
+    assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("fine", None, None)
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "MAX_TOKENS", "model_length"])
+def test_a_turn_that_was_cut_is_known_by_any_word_for_it(reason: str) -> None:
+    """Anthropic's and Google's through gateways; Mistral, "Chat Completion API"."""
+    assert ending(read_reply(chat("half", reason)), (), server_tells=False) == ("half", "length", "")
+
+
+def test_parts_of_other_forms() -> None:
+    """Databricks, "Query reasoning models": a summary of the reasoning in front of the text."""
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    reply = read_reply(chat(None, message={"content": [thought, {"type": "text", "text": "the "}, "Lume"]}))
+    assert (reply.reasoning, reply.text) == ("Hm.", "the Lume")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_in_the_older_form_is_a_call(stream: bool) -> None:
+    call = {"name": "search", "arguments": {"query": "Lume"}}
+    message = chat(None, "function_call", message={"function_call": call})
+    if stream:
+        assembler = Assembler()
+        for name, arguments in (("search", ""), ("", '{"query": '), ("", '"Lume"}')):
+            assembler.add(delta(delta={"function_call": {"name": name, "arguments": arguments}}))
+        message = assembler.whole()
+    (made,) = read_reply(message).tool_calls
+    assert (made.name, json.loads(made.arguments)) == ("search", {"query": "Lume"})

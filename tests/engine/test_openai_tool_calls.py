@@ -263,3 +263,19 @@ async def test_calls_that_come_back_without_a_result_each_are_told_so() -> None:
     first, second = server.posts[1]["messages"][3:]
     assert first["content"] == "<documents>only q</documents>"
     assert "was not carried out" in second["content"]
+
+
+@pytest.mark.parametrize("before", [[], ["Peru"]])
+async def test_a_call_that_was_cut_is_not_carried_out(before: list[str]) -> None:
+    """Half of an argument is another argument. A turn of nothing else is asked for again, with the same context."""
+    arguments = [*(json.dumps({"query": query}) for query in before), '{"query": "capital of']
+    calls = [{"id": a, "type": "function", "function": {"name": "search", "arguments": a}} for a in arguments]
+    async with Loopback(chat(None, "length", message={"tool_calls": calls}), chat("fine")) as server:
+        session = await OpenAIEngine("m", base_url=server.url, protocol="tools", actions=[SEARCH]).open(PROMPT)
+        turn = await session.generate(Sampling(max_tokens=20))
+        assert (turn.text, turn.finish) == ("".join(f"<search>{query}</search>" for query in before), "length")
+        if before:
+            await session.append("found")
+        assert (await session.generate(Sampling(max_tokens=900))).text == "fine"
+        sent = [m["role"] for m in server.posts[1]["messages"][2:]]
+        assert sent == (["assistant", "tool"] if before else [])

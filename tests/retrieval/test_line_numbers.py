@@ -19,11 +19,12 @@ from subquest.citation import cite
 from subquest.cli import main
 from subquest.engine.scripted import ScriptedEngine
 from subquest.exports.markdown import to_markdown
-from subquest.record import Document, Evidence, Question
+from subquest.record import Document, Evidence, Hit, Question
 from subquest.retrieval import Index
 from subquest.retrieval.ingest import ingest
 from subquest.retrieval.passages import Passages
 from subquest.retrieval.splitter import Size
+from subquest.runtime.excerpts import excerpts
 from subquest.runtime.table_rows import matching_rows
 from subquest.systems import registry
 
@@ -91,6 +92,14 @@ def check(documents: Iterable[Document], fewest: int) -> None:
     assert [cited for _, cited in pairs] == [true for true, _ in pairs]
 
 
+def cut(documents: Iterable[Document]) -> list[Document]:
+    """Of each passage, what a query for its last marked word needs: less than all of it."""
+    found = [(document, re.findall(r"n\d+n", document.text)) for document in documents]
+    cuts = [excerpts([Hit(document, 1.0)], words[-1], 8)[0].document for document, words in found if words]
+    assert all(words[-1] in part.text for part, (_, words) in zip(cuts, (f for f in found if f[1]), strict=True))
+    return cuts
+
+
 def stored(folder: Path, name: str) -> list[Document]:
     """The passages of a file, read into an index and out of it."""
     with Index.build(folder / "docs.sq", []) as index:
@@ -110,6 +119,7 @@ def test_every_word_is_cited_with_its_line(tmp_path: Path, name: str, text: str,
     (tmp_path / name).write_text(text.replace("\n", end), newline="")
     documents = stored(tmp_path, name)
     check(documents, fewest)
+    check(cut(documents), 2)
 
 
 def test_rows_of_a_sheet_with_gaps(tmp_path: Path) -> None:
@@ -152,6 +162,7 @@ def test_every_word_is_cited_with_its_paragraph(tmp_path: Path, name: str, conte
     (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     documents = stored(tmp_path, name)
     check(documents, 2 * len(PARAGRAPHS))
+    check(cut(documents), 2)
     last = next(document for document in documents if "n39n" in document.text)
     assert cite(Evidence.from_document(last, "n39n").place).endswith(", paragraph 39")
 
@@ -168,7 +179,7 @@ def test_any_text(pieces: list[str], markdown: bool, marks: bool) -> None:
     lines = [f"{piece} n{n}n\n" if piece.strip(" -`|") else f"{piece}\n" for n, piece in enumerate(pieces, 1)]
     passages = Passages("a.md", Size(10)).of_lines(lines, markdown=markdown, marks=marks and markdown)
     for document in passages:
-        for true, cited in numbers(document):
+        for true, cited in (*numbers(document), *(pair for part in cut([document]) for pair in numbers(part))):
             assert true == cited
 
 

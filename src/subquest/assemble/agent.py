@@ -61,6 +61,8 @@ class AgentSpec(Record, kw_only=True):
     """How an index is searched."""
     k: int | None = None
     """Documents per search, for systems that have such a setting."""
+    search_tokens: int | None = None
+    """What one search finds is cut to what the query needs of it, in so many tokens."""
     sampling: Sampling | Mapping[str, Any] = field(default_factory=dict)
     """Values in place of the system's own sampling, by name; or a `Sampling` that replaces it as a whole."""
     limits: Limits = Limits()
@@ -99,6 +101,7 @@ class AgentSpec(Record, kw_only=True):
             index=config.index,
             mode=config.search.mode,
             k=config.search.k,
+            search_tokens=config.search.tokens,
             sampling={name: value for name, value in asdict(config.sampling).items() if value is not None},
             limits=config.limits,
             prompts=config.prompts,
@@ -218,6 +221,7 @@ def build_agent(spec: AgentSpec, resources: Resources) -> System[Any]:
         abstain=spec.abstain,
         votes=spec.votes,
         style=spec.style,
+        search_tokens=spec.search_tokens,
         **more,
         **settings,
     )

@@ -25,6 +25,7 @@ class PartRun(Run):
             whole._seed,
             additions=whole._additions,
             tools=whole.tools,
+            search_tokens=whole._search_tokens,
         )
         self.budget = whole.budget
         self.errors = whole.errors

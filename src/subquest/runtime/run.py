@@ -21,6 +21,7 @@ from ..retrieval.search import Search
 from .barrier import Barrier
 from .context import Context
 from .evidence import Finding
+from .excerpts import excerpts
 from .given_tools import GivenTools
 from .rendering import hit_data
 from .role_setup import RoleSetup
@@ -63,8 +64,10 @@ class Run:
         *,
         additions: Mapping[str, str] | None = None,
         tools: GivenTools | None = None,
+        search_tokens: int | None = None,
     ) -> None:
-        """`additions` are lines to append to the instructions of a role; `tools` are those that the user brings."""
+        """`additions` are lines to append to the instructions of a role; `tools` are those that the user brings; what a
+        search finds is cut to `search_tokens` (`excerpts`)."""
         self.question = question
         self.events = events
         self.budget = Budget("the episode", limits)
@@ -81,6 +84,7 @@ class Run:
         self._seed = seed
         self._additions = additions or {}
         self.tools = tools
+        self._search_tokens = search_tokens
         self._barrier = Barrier(question.question)
         self._opened: dict[str, int] = {}
         """How many contexts were opened below each, by its id."""
@@ -209,6 +213,8 @@ class Run:
             if type(found) is not list:
                 self._charge(found, context)
             hits = [Hit(matching_rows(hit.document, query), hit.score) for hit in found]
+            if self._search_tokens is not None:
+                hits = excerpts(hits, query, self._search_tokens)
             for hit in hits:
                 self.note(hit.document, hit.document.id)
                 self._found_by.setdefault((place, hit.document.id), query)

@@ -105,18 +105,21 @@ class System(Solver, Generic[S]):
         style: Style = "short",
         tools: Sequence[FunctionTool | Callable[..., Any]] = (),
         tool_options: ToolOptions | None = None,
+        search_tokens: int | None = None,
         **settings: Any,
     ) -> None:
         """`prompts` is a prompt set, `full` or `compact` (instead of each model's own), or a folder with prompt files
         that replace single ones. `abstain` allows the answer "unknown", which ends the episode as abstained and without
         an answer. With `votes` above 1, a question is answered up to that many times and the majority decides.
         `style` is how answers are written: in a few words, in a sentence with a citation, or as a report. `tools` are
-        functions that its roles can call; `tool_options` is the section `[tools]` of subquest.toml.
+        functions that its roles can call; `tool_options` is the section `[tools]` of subquest.toml. What one search
+        finds is cut to what the query needs of it, in `search_tokens` (`excerpts`).
         """
         if not 1 <= votes <= MOST_VOTES:
             raise UsageError(f"votes must be from 1 to {MOST_VOTES:,}, not {votes}")
         self.engines: Mapping[str, Engine] = model if isinstance(model, Mapping) else {"": model}
         self.search = search
+        self.search_tokens = search_tokens
         self.abstain = abstain
         self.votes = votes
         self.style = self._checked_style(style)
@@ -188,7 +191,8 @@ class System(Solver, Generic[S]):
         """The options of roles that were given nothing of their own, for a system that works inside this one."""
         prompts = self._prompts_given if self._prompts_given in SETS else None
         sampling = self._samplings.get("") or type(self).sampling
-        return {"sampling": sampling, "limits": self._limits.get("", Limits()), "prompts": prompts}
+        shared = {"sampling": sampling, "limits": self._limits.get("", Limits()), "prompts": prompts}
+        return shared | {"search_tokens": self.search_tokens}
 
     def setup(self, role: str) -> RoleSetup:
         """The engine, sampling and limits of a role."""
@@ -251,7 +255,8 @@ class System(Solver, Generic[S]):
         additions = {self._answering: self.prompts.text("abstain")} if self.abstain else {}
         limits = self._limits.get("", Limits())
         tools = GivenTools(self.tools, self.tool_options, self._egress()) if self.tools else None
-        run = Run(question, self.setup, self.search, events, limits, seed, additions=additions, tools=tools)
+        more: dict[str, Any] = {"additions": additions, "tools": tools, "search_tokens": self.search_tokens}
+        run = Run(question, self.setup, self.search, events, limits, seed, **more)
         settings = self.recorded_settings() | ({"style": style} if style != "short" else {})
         writer = ReportWriter(self.prompts, run, self.answer, self._support)
         events.emit(
@@ -324,6 +329,7 @@ class System(Solver, Generic[S]):
         """What an episode records about how it was answered."""
         settings = {**to_dict(self.settings), "prompts": self.prompt_set}
         settings |= {"abstain": True} if self.abstain else {}
+        settings |= {"search_tokens": self.search_tokens} if self.search_tokens is not None else {}
         settings |= {"tools": [tool.name for tool in self.tools]} if self.tools else {}
         return settings | ({"votes": self.votes} if self.votes > 1 else {})
 
@@ -376,6 +382,8 @@ class System(Solver, Generic[S]):
             raise UsageError(f"the model is {name!r}; give an engine: sq.embedded(), sq.openai(NAME), …")
         if isinstance(search, str | Path):
             raise UsageError(f"the search is {str(search)!r}; give an open index: sq.Index.open({str(search)!r})")
+        if (tokens := self.search_tokens) is not None and (not isinstance(tokens, int) or tokens < 1):
+            raise UsageError(f"search_tokens is {tokens!r}; give the tokens that a search may show, or leave it out")
         allowed = (*self.roles, *REPORT_ROLES)
         for what, given in (("model", self.engines), ("sampling", self._samplings), ("limits", self._limits)):
             if unknown := next((role for role in given if role and self.roles and role not in allowed), ""):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 
-from ..citation import STEPS, line_at, line_steps
+from ..citation import keep_parts
 from ..record import Document
 from ..retrieval.analysis import Analysis
 
@@ -49,9 +49,10 @@ def matching_rows(document: Document, query: str) -> Document:
             covered |= found[at]
     if not kept or len(kept) == len(groups):
         return document
-    chosen = [at for group in sorted(kept) for at in groups[group]]
-    text = "\n".join(lines[at] for at in chosen)
-    return replace(document, text=text, meta=_place(document, lines, text, chosen))
+    begins = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    rows = [(begins[at], begins[at + 1] - 1) for group in sorted(kept) for at in groups[group]]
+    meta, text = keep_parts(document.meta, document.text, rows, "\n")
+    return replace(document, text=text, meta=meta)
 
 
 @lru_cache(maxsize=4096)
@@ -69,20 +70,3 @@ def _groups(lines: list[str]) -> list[list[int]]:
             groups.append([])
         groups[-1].append(at)
     return groups
-
-
-def _place(document: Document, lines: list[str], text: str, chosen: list[int]) -> dict[str, object]:
-    """Where the chosen rows are, if the passage knows it of each row; otherwise where the passage is."""
-    meta = dict(document.meta)
-    begins = [0, *accumulate(len(line) + 1 for line in lines)]
-    kept = accumulate((len(lines[at]) + 1 for at in chosen[:-1]), initial=0)
-    for field in ("row", "line"):
-        numbers = [line_at(meta, document.text, begins[at], field) for at in chosen]
-        known = [number for number in numbers if number is not None]
-        if f"{field}_end" not in meta or len(known) < len(numbers):
-            continue
-        meta[field], meta[f"{field}_end"] = known[0], known[-1]
-        meta[STEPS] = line_steps(text, zip(kept, known, strict=True))
-        if known[0] == known[-1]:
-            del meta[f"{field}_end"]
-    return meta

@@ -43,6 +43,7 @@ def explain_unfinished(turn: Generation, max_tokens: int, thought: int, *, hidde
     if repeats_itself(turn.reasoning):
         return f"the turn's thought repeated itself and was ended after {tokens:,} tokens: raise --temperature"
     if hidden:
-        return f"all {tokens:,} tokens of the turn were hidden thought: allow more by --max-tokens (now {max_tokens:,})"
+        spent = f"all {tokens:,} tokens of the turn were hidden thought, or a call that was cut"
+        return f"{spent}: allow more by --max-tokens (now {max_tokens:,})"
     limits = f"--max-thought (now {thought:,}) and --max-tokens (now {max_tokens:,})"
     return f"the turn's thought was cut at {tokens:,} tokens: allow more by {limits}, or a larger context window"

@@ -100,11 +100,10 @@ class Endpoint:
                 if not error.retryable:
                     raise error from None
             if attempt > self.retries or timed_out > 1:
-                raise EngineUnavailable(f"{error} (tried {attempt} times)")
+                raise type(error)(f"{error} (tried {attempt} times)")
             if asked_wait is not None and asked_wait > self.timeout:
-                raise EngineUnavailable(
-                    f"{error} (the server asks to wait {asked_wait:.0f} s, longer than the time-out)"
-                )
+                asked = f"the server asks to wait {asked_wait:.0f} s, longer than `timeout` under [engine], which is"
+                raise EngineUnavailable(f"{error} ({asked} {self.timeout:g} s)")
             wait = backoff(attempt)
             if asked_wait is not None:
                 wait = asked_wait + random.uniform(0.0, 0.1 * FIRST_WAIT)
@@ -124,6 +123,8 @@ class Endpoint:
             async with asyncio.timeout(self._connect_timeout):
                 response = await client.get(url, headers=self.headers, params=self.query)
             text = mask(response.text)
+            if response.is_redirect:
+                raise _moved(response, url, "/models")
             if response.status_code != 200:
                 raise failure(response.status_code, text, url=url, model="")
             return [entry for entry in masked(json.loads(text))["data"] if isinstance(entry, dict)]
@@ -188,6 +189,8 @@ class Endpoint:
             async with client.stream("POST", url, content=content, headers=headers, params=self.query) as response:
                 if response.status_code == 200:
                     return await self._read(response, url, body, watch)
+                if response.is_redirect:
+                    raise _Failed(_moved(response, url, path))
                 text = mask((await response.aread()).decode("utf-8", "replace"))
                 raise _Failed(
                     failure(response.status_code, text, url=url, model=_model(body), sent=body),
@@ -231,6 +234,9 @@ class Endpoint:
                 payload = mask(line[5:].strip())
                 if payload == "[DONE]":
                     break
+                if not payload:  # keeps the connection alive
+                    line = await anext(more, None)
+                    continue
                 chunk = _checked(_parse(payload, url), url, body)
                 try:
                     new = assembler.add(chunk)
@@ -246,6 +252,12 @@ class Endpoint:
         if watch is not None and (rest := shown.rest()):
             watch(rest, False)
         return assembler.whole()
+
+
+def _moved(response: httpx2.Response, url: str, path: str) -> EngineRefused:
+    """A redirection is not followed: it would take the key to another place."""
+    place = str(response.headers.get("location", "")).partition("?")[0].removesuffix(path)
+    return EngineRefused(f"{url} answered {response.status_code}: it has moved to {place}: give that as the base URL")
 
 
 def _is_azure_key(key: str, url: str) -> bool:
@@ -313,6 +325,8 @@ def _checked(data: Any, url: str, body: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise _Failed(EngineUnavailable(f"{url}: the answer is not a JSON object: {mask(str(data))[:200]}"))
     error, choices = data.get("error"), data.get("choices")
+    if not choices and (data.get("object") == "error" or "detail" in data):  # vLLM's and FastAPI's own forms
+        error = error or {key: value for key, value in data.items() if key != "error"}
     listed = choices if isinstance(choices, list) else []
     broken = [c for c in listed if isinstance(c, dict) and c.get("finish_reason") == "error"]
     if broken:  # OpenRouter: the text so far is not a turn

@@ -18,13 +18,14 @@ from ...errors import EngineRefused, UsageError
 from ...record import Usage
 from ..actions import Action, Actions
 from ..chat_format import ChatFormat
-from ..interface import Generation, Message, Mode, OnRetry, OnText, Retry, Sampling, cut_at_stop, estimate_tokens
-from .endpoint import Endpoint, Watch
-from .failures import Adaptable, BadParameter, CannotContinue, Overflow
+from ..interface import Generation, Message, Mode, OnRetry, OnText, Retry, Sampling, estimate_tokens
+from .endpoint import Endpoint
+from .failures import Adaptable, BadParameter, CannotContinue, Overflow, ServerError, Unexplained
 from .prices import Price, load_prices, price_of
 from .reply import Reply, ending, read_reply, separated
 from .server_facts import Server, ServerFacts
 from .session import ChatSession, OpenAISession
+from .stream_watch import watch_stream
 from .text_session import TextSession
 from .tokenizer import Tokenizer
 from .tool_calls import ToolSession
@@ -36,6 +37,7 @@ Continuation = Literal["auto", "template", "prefill", "turns"]
 """How completion mode continues the assistant's turn; see `OpenAIEngine`."""
 Protocol = Literal["tags", "tools"]
 
+_IN_TURNS = "the context goes on in turns"
 LEAST_ROOM = 16
 """Fewest new tokens worth asking for when a context has almost filled its window."""
 
@@ -220,6 +222,7 @@ class OpenAIEngine:
         """One turn for a session: the request, adapted to what the endpoint accepts, and its answer as a turn."""
         start = time.perf_counter()
         refusal: CannotContinue | None = None
+        left_out: set[str] = set()
         room = min(sampling.max_tokens, self._found.longest_turn or sampling.max_tokens)
         while True:
             context = session.body(sampling)
@@ -231,41 +234,66 @@ class OpenAIEngine:
                     session.path,
                     body,
                     tokens=session.context_tokens + room,
-                    watch=self._watch(sampling.stop, echo, session.on_text) if body.get("stream") else None,
+                    watch=watch_stream(sampling.stop, echo, session.on_text, self._found.refused)
+                    if body.get("stream")
+                    else None,
                     on_retry=session.on_retry,
                 )
-                break
+                reply = read_reply(data)
+                if not (reply.says_nothing and session.prefill and self._changes_to_turns(session)):
+                    break
+                refusal = CannotContinue(f"{self.name} ended at once where it was to continue its message")
+                _report(session, refusal, _IN_TURNS)
             except BadParameter as error:
+                if error.parameter in self._extra:
+                    raise
                 self._found.leave_out(error, self.name)
             except Adaptable as error:
                 self._found.adapt(error)
                 room = min(room, self._found.longest_turn or room)
                 _report(session, error, error.remedy)
+            except Unexplained as error:
+                if left_out or not (left_out := self._found.leave_out_all(body)):
+                    self._found.refused -= left_out  # they were not the reason
+                    raise
+                _report(session, error, "sent again without optional parameters")
             except CannotContinue as error:
                 if self._continuation != "auto" or not session.go_on_in_turns():
                     raise
                 refusal = error
-                _report(session, error, "the context goes on in turns")
+                _report(session, error, _IN_TURNS)
+            except ServerError as error:
+                if not (session.prefill and self._changes_to_turns(session)):
+                    raise
+                refusal = CannotContinue(str(error))
+                _report(session, refusal, _IN_TURNS)
             except Overflow as error:
                 self._found.window = self._found.window or error.window
                 left = (error.window or 0) - (error.prompt or error.window or 0)
                 if not LEAST_ROOM <= left < room:
                     raise
                 room = left
-        if refusal is not None and not self._found.in_turns:
+        if left_out and not self._found.answered:
+            log.warning("%s refuses requests with optional parameters: temperature and others are left out", self.name)
+        self._found.answered = True
+        if refusal is not None and not self._found.in_turns and not reply.says_nothing:
             self._found.in_turns = True
             log.warning("%s cannot continue a message: contexts go on in turns", self.name)
-        reply = read_reply(data)
         if self._found.opens_thought and isinstance(session, ChatSession) and not session.prefill:
             reply = separated(reply)
         silent = not reply.text.strip()
         reply = session.read(replace(reply, text=reply.text.removeprefix(echo)), sampling.stop)
         if reply.finish == "content_filter":
-            raise EngineRefused(f"{self.name}: the endpoint's content filter withheld the answer")
+            filtered = "the endpoint's content filter withheld the answer: choose another `model`"
+            raise EngineRefused(f"{self.name}: {filtered}, or change its filter")
         turn = self._turn(session, reply, sampling, time.perf_counter() - start)
         if silent and turn.finish == "end":
-            turn = replace(turn, problems=(*turn.problems, self._silent(bool(turn.text or turn.reasoning))))
+            turn = replace(turn, problems=(*turn.problems, self._silent(turn, reply.refusal)))
         return turn, reply
+
+    def _changes_to_turns(self, session: OpenAISession) -> bool:
+        """Change a context to turns where nothing is known to continue messages, unless it was asked for by name."""
+        return self._continuation == "auto" and not self.continues_messages and session.go_on_in_turns()
 
     def _turn(self, session: OpenAISession, reply: Reply, sampling: Sampling, seconds: float) -> Generation:
         tells = self._found.server in ("vllm", "sglang")
@@ -313,9 +341,11 @@ class OpenAIEngine:
             )
         return tuple(problems)
 
-    def _silent(self, thought: bool) -> str:
+    def _silent(self, turn: Generation, refusal: str) -> str:
         """What to change if a turn ends by itself before it says anything."""
-        if thought:
+        if refusal:
+            return f"{self.name} refused to answer, in the words {refusal[:200]!r}: choose another `model`"
+        if turn.text or turn.reasoning:
             parser = "the server's reasoning parser may not fit the model"
             return f"{self.name} ended its turn inside a thought: {parser}, or `max_tokens` is too small"
         change = "raise `max_tokens` if it thinks without showing it, or choose another `model`"
@@ -348,34 +378,6 @@ class OpenAIEngine:
             wanted["no_stop_trim"] = True
         body |= {key: value for key, value in wanted.items() if value is not None and key not in refused}
         return body | self._extra
-
-    def _watch(self, stops: Sequence[str], echo: str, on_text: OnText | None) -> Watch:
-        """A callback that passes a stream on, skips an echoed prefill and ends at stop strings the endpoint refused."""
-        longest = max(map(len, stops), default=0)
-        echoing, held = bool(echo), ""  # what may be the echo, and then the end of the text
-        thinking = False
-
-        def watch(new: str, thought: bool) -> bool:
-            nonlocal echoing, held, thinking
-            if thought:
-                thinking = True
-                if on_text is not None:
-                    on_text(new)
-                return False
-            if echoing:
-                held += new
-                if echo.startswith(held):
-                    return False
-                echoing, new, held = False, held.removeprefix(echo), ""
-            if on_text is not None:
-                on_text(f"\n\n{new}" if thinking else new)
-                thinking = False
-            if not stops or "stop" not in self._found.refused:
-                return False
-            held = (held + new)[-(len(new) + longest) :]
-            return cut_at_stop(held, stops)[1] == "stop"
-
-        return watch
 
     async def find_out(self) -> None:
         """Ask the endpoint, once, what there is to know about it."""

@@ -15,25 +15,30 @@ from ...masking import mask
 RETRYABLE = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 
 _OVERFLOW = re.compile(
-    r"context_length_exceeded|exceed_context_size"  # OpenAI and llama.cpp, as code or type
-    r"|maximum context length|max(imum)? model len"  # OpenAI, vLLM
+    r"context[_ ](length|window|size)[_ ](has been )?exceed|exceed_context_size"  # OpenAI, MiniMax, llama.cpp
+    r"|maximum (context|prompt) length|max(imum)? model len"  # OpenAI, vLLM, xAI
     r"|longer than the (model's context|maximum model) length"  # SGLang, vLLM
-    r"|exceeds? (the )?(available |model's )?context (size|window|length)"  # llama.cpp and its Python server
+    r"|exceed(s|ed)? (the )?(available |model's |max )?context (size|window|length|limit)"  # llama.cpp, Anthropic
     r"|context length of only \d+|n_keep: \d+"  # LM Studio
     r"|`inputs` (must have less|tokens \+)"  # text-generation-inference
-    r"|prompt is too long|input token count .* exceeds|input is too long|too many tokens in the prompt",
+    r"|exceeded model token limit|prompt exceeds max length|range of input length should be"  # Moonshot, Zhipu, Qwen
+    r"|prompt token count of \d+ exceeds|request (body )?too large for"  # GitHub; Groq and OpenAI, tokens per minute
+    r"|should not exceed max_num_tokens|tokens in the prompt cannot exceed"  # TensorRT-LLM, Cohere
+    r"|prompt (is )?too long|input token count .* exceeds|input is too long",  # Anthropic, Ollama, Google, Bedrock
     re.IGNORECASE,
 )
 _WINDOW = re.compile(
-    r"(?:maximum context length (?:is|of)|maximum model length of|context length \(|context size \(|context window of"
-    r"|model len(?:gth)? (?:is|of)|context length of only|n_ctx:"
+    r"(?:maximum (?:context|prompt) length (?:is|of)|maximum model length of|context length \(|context size \("
+    r"|context window of|model len(?:gth)? (?:is|of)|context length of only|n_ctx:|too large for model with"
+    r"|exceed context limit: \d+ \+ \d+ >|prompt is too long: \d+ tokens >|model token limit:|Max size:"
+    r"|limit of|length should be \[1,|max_num_tokens \(|prompt cannot exceed|tokens allowed \("
     r"|`max_new_tokens` must be <=|`inputs` must have less than)\s*(\d+)",
     re.IGNORECASE,
 )
 _PROMPT = re.compile(
     r"(?:has|contains) (?:at least )?(\d+) input tokens|\((\d+) (?:in the messages|of text input)"
     r"|(\d+) tokens? (?:from|in) the (?:input|messages|prompt)|(?:n_keep:|keep the first) (\d+)"
-    r"|Given: (\d+)",
+    r"|Given: (\d+)|exceed context limit: (\d+)",
     re.IGNORECASE,
 )
 _TEMPLATE = re.compile(
@@ -48,9 +53,17 @@ _NO_SYSTEM = re.compile(
     r"|only user and assistant roles|roles must alternate",  # Mistral's first templates
     re.IGNORECASE,
 )
-_EMPTY = re.compile(r"non-?empty|\bempty\b|\bblank\b|either content or tool_calls", re.IGNORECASE)
+_EMPTY = re.compile(
+    r"non-?empty|\bempty\b|\bblank\b|either content or tool_calls"
+    r"|invalid assistant message|at least one parts field",  # Mistral's tokenizer in vLLM, Google
+    re.IGNORECASE,
+)
 _LENGTH = re.compile(r"max_(?:completion_|output_|new_)?tokens|(?:completion|output) tokens", re.IGNORECASE)
 _UNKNOWN = re.compile(r"unsupported parameter|(?:is )?not supported", re.IGNORECASE)
+_NO_MODEL = re.compile(
+    r"model_not_found|invalid_model|(?:invalid|unknown|not a valid) model\b|model\b.{0,60}not (?:exist|found)",
+    re.IGNORECASE,
+)
 _TOOLS = re.compile(r"\btools?\b|\bfunction.call", re.IGNORECASE)
 SHORTEST_LIMIT = 64
 """Numbers below it are not the longest turn of an endpoint but the shortest, or part of a name."""
@@ -75,6 +88,14 @@ class BadParameter(EngineRefused):
 
 class CannotContinue(EngineRefused):
     """The endpoint refused a request that ends in an unfinished assistant message."""
+
+
+class ServerError(EngineUnavailable):
+    """Status 500: a passing failure, or a chat template that raises without saying so."""
+
+
+class Unexplained(EngineRefused):
+    """A refusal that names nothing that could be changed."""
 
 
 class Adaptable(EngineRefused):
@@ -136,16 +157,17 @@ def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, 
         return EngineRefused(f"{where}: {message} ({_BY_TAGS})")
     if status == 404 and not model:
         return EngineRefused(f"{where}: {message} (is the base URL right? It usually ends in /v1)")
-    if status == 404:
+    if status == 404 or (status in (400, 422) and model and _NO_MODEL.search(f"{kind} {message}")):
         return EngineRefused(
             f"{where}: {message} (either no model {model!r} is served there, or the base URL is wrong: "
             "it usually ends in /v1; `curl BASE_URL/models` lists what is served)"
         )
-    if "insufficient_quota" in kind:
-        return EngineRefused(f"{where}: the account's quota is used up: {message}")
+    if status == 402 or "insufficient_quota" in kind:
+        return EngineRefused(f"{where}: the account's quota is used up: {message} (or choose another `model`)")
     template = status in (500, 501) and _TEMPLATE.search(message)
     if status in RETRYABLE and not template:
-        return EngineUnavailable(f"{where}: {message}")
+        kind_of_failure = ServerError if status == 500 else EngineUnavailable
+        return kind_of_failure(f"{where}: {message}{_BUSY.get(status, '')}")
     refused = status in (400, 422)
     if (refused or template) and (adaptable := _adaptable(f"{where}: {message}", message, sent)):
         return adaptable
@@ -156,9 +178,16 @@ def failure(status: int, body: str, *, url: str, model: str, sent: Mapping[str, 
         return EngineRefused(f"{where}: {message} ({_BY_TAGS})")
     if parameter:
         return BadParameter(f"{where}: {message}", parameter)
-    return EngineRefused(f"{where}: {message}")
+    return (Unexplained if refused else EngineRefused)(f"{where}: {message}")
 
 
+_LATER = " (raise `retries` under [engine] if it needs longer)"
+_BUSY = {
+    429: " (lower `concurrency`, or set `requests_per_minute` or `tokens_per_minute`, under [engine])",
+    503: _LATER,
+    529: _LATER,
+}
+"""What helps if an endpoint is overloaded or not ready, by status."""
 _BY_TAGS = "`--protocol tags`, the default, needs no tool calls"
 
 

@@ -27,6 +27,8 @@ class Reply:
     matched: str = ""
     """The stop string that ended it, where the server says so (vLLM `stop_reason`, SGLang `matched_stop`)."""
     reasoning: str = ""
+    refusal: str = ""
+    """What the model says in place of an answer (OpenAI)."""
     token_ids: tuple[int, ...] = ()
     prompt_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] | None = None
@@ -36,26 +38,34 @@ class Reply:
     cached_tokens: int = 0
     completion_tokens: int | None = None
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the model ended its turn before it wrote, thought or called anything."""
+        return not (
+            self.text.strip() or self.reasoning or self.refusal or self.tool_calls or self.finish not in ("", "stop")
+        )
+
 
 def read_reply(data: Mapping[str, Any]) -> Reply:
     """The first choice of a chat or text completion, keys in it masked. Raises EngineUnavailable if it is not one."""
     try:
         choice = data["choices"][0]
         message: Mapping[str, Any] = choice.get("message") or {"content": choice.get("text")}
-        usage: Mapping[str, Any] = data.get("usage") or {}
+        usage: Mapping[str, Any] = data["usage"] if isinstance(data.get("usage"), dict) else {}
         logprobs = _logprobs(choice.get("logprobs"))
         ids = _ids(choice.get("token_ids")) or _ids_among_logprobs(choice.get("logprobs"))
         matched = choice.get("stop_reason") or choice.get("matched_stop")
         details = usage.get("prompt_tokens_details") or {}
         reply = Reply(
             text=_whole(_text(message.get("content"))),
-            finish=str(choice.get("finish_reason") or ""),
+            refusal=_whole(_text(message.get("refusal"))),
+            finish=_finish(choice.get("finish_reason")),
             matched=matched if isinstance(matched, str) else "",
             reasoning=_whole(_reasoning(message)),
             token_ids=ids,
             prompt_ids=_ids(data.get("prompt_token_ids") or choice.get("prompt_token_ids")),
             logprobs=logprobs if not ids or logprobs is None or len(ids) == len(logprobs) else None,
-            tool_calls=tuple(_tool_call(c) for c in message.get("tool_calls") or ()),
+            tool_calls=tuple(_tool_call(c) for c in _calls(message)),
             prompt_tokens=_count(usage.get("prompt_tokens")),
             cached_tokens=_count(details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")) or 0,
             completion_tokens=_count(usage.get("completion_tokens")),
@@ -69,7 +79,8 @@ def read_reply(data: Mapping[str, Any]) -> Reply:
 def _masked(reply: Reply) -> Reply:
     """The reply without keys that the endpoint sends back; their token ids would spell them as well."""
     calls = tuple(ToolCall(*map(mask, (call.id, call.name, call.arguments))) for call in reply.tool_calls)
-    clean = replace(reply, text=mask(reply.text), reasoning=mask(reply.reasoning), tool_calls=calls)
+    text, reasoning, refusal = map(mask, (reply.text, reply.reasoning, reply.refusal))
+    clean = replace(reply, text=text, reasoning=reasoning, refusal=refusal, tool_calls=calls)
     return reply if clean == reply else replace(clean, token_ids=(), logprobs=None)
 
 
@@ -87,6 +98,7 @@ class Assembler:
         self._top: dict[str, Any] = {}
         self._choice: dict[str, Any] = {}
         self._reasoning: list[str] = []
+        self._refusal: list[str] = []
         self._ids: list[int] = []
         self._logprobs: list[Any] = []
         self._calls: dict[int, list[dict[str, Any]]] = {}
@@ -101,10 +113,11 @@ class Assembler:
         for choice in chunk.get("choices") or ():
             delta = choice.get("delta") or {"content": choice.get("text")}
             new += _text(delta.get("content"))
+            self._refusal.append(_text(delta.get("refusal")))
             self.thought += _reasoning(delta)
             self._ids.extend(_ids(choice.get("token_ids")))
             self._logprobs.extend(_logprob_entries(choice.get("logprobs")))
-            for call in delta.get("tool_calls") or ():
+            for call in _calls(delta):
                 self._merge_call(call)
             for key in ("finish_reason", "stop_reason", "matched_stop", "prompt_token_ids"):
                 if choice.get(key) is not None:
@@ -119,6 +132,7 @@ class Assembler:
         message = {
             "content": "".join(self._text),
             "reasoning_content": "".join(self._reasoning),
+            "refusal": "".join(self._refusal),
             "tool_calls": [_joined(call) for i in sorted(self._calls) for call in self._calls[i]],
         }
         logprobs = {"content": self._logprobs} if self._logprobs else None
@@ -224,20 +238,39 @@ def _left_open(text: str, stop: str) -> int:
     return text.rfind(f"<|begin_{parts['hira']}|>")
 
 
+_TEXT_PARTS = ("text", "output_text", "summary_text")
+_CUT = ("length", "max_tokens", "max_output_tokens", "model_length")
+"""Words for a turn that was cut: OpenAI's, Anthropic's and Google's through gateways, Mistral's."""
+
+
+def _finish(reason: Any) -> str:
+    """Why a turn ended, in OpenAI's word if it was cut."""
+    reason = str(reason or "").lower()
+    return "length" if reason in _CUT else reason
+
+
+def _calls(message: Mapping[str, Any]) -> list[Any]:
+    """The calls of a message; `function_call` is the older form of one (GigaChat)."""
+    older = message.get("function_call")
+    return list(message.get("tool_calls") or ([{"function": older}] if older else []))
+
+
 def _text(content: Any) -> str:
     """A message's text: a string, nothing, or a list of parts."""
     if isinstance(content, list):
-        content = "".join(part.get("text") or "" for part in content if part.get("type") == "text")
+        parts = ({"type": "text", "text": part} if isinstance(part, str) else part for part in content)
+        content = "".join(part.get("text") or "" for part in parts if part.get("type") in _TEXT_PARTS)
     if content is not None and not isinstance(content, str):
         raise TypeError(f"text is {type(content).__name__}")
     return content or ""
 
 
 def _reasoning(message: Mapping[str, Any]) -> str:
-    """Reasoning in a field of its own, or in parts of the content (Mistral)."""
+    """Reasoning in a field of its own, or in parts of the content (Mistral, Databricks)."""
     content = message.get("content")
-    parts = content if isinstance(content, list) else []
-    within = "".join(_text(part.get("thinking")) for part in parts if part.get("type") == "thinking")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    kinds = {"thinking": "thinking", "reasoning": "summary"}
+    within = "".join(_text(part.get(kinds[part["type"]])) for part in parts if part.get("type") in kinds)
     return _text(message.get("reasoning_content") or message.get("reasoning")) or within
 
 
@@ -255,7 +288,9 @@ def _ids(values: Any) -> tuple[int, ...]:
 
 
 def _count(value: Any) -> int | None:
-    return None if value is None else int(value)
+    """A number of tokens; None for anything else, which is no reason to lose a turn."""
+    number = isinstance(value, int | float) and 0 <= value < math.inf
+    return int(value) if number else None
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:

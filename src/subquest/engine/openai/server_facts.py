@@ -22,6 +22,8 @@ _MAY_BE_LEFT_OUT = _CHANGES_SAMPLING | {
     "stop", "logprobs", "return_token_ids", "include_stop_str_in_output", "no_stop_trim", "stream", "stream_options",
 }  # fmt: skip
 
+_OPTIONAL = set(_MAY_BE_LEFT_OUT - {"stream"})
+
 
 @dataclass
 class ServerFacts:
@@ -43,6 +45,8 @@ class ServerFacts:
     """The chat template writes `<think>`, so that replies begin inside the thought."""
     longest_turn: int | None = None
     """Most tokens of a turn, if the endpoint has said so."""
+    answered: bool = False
+    """It has answered a request."""
     asked: bool = False
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -87,14 +91,23 @@ class ServerFacts:
         if isinstance(error, TurnTooLong):
             self.longest_turn = error.limit
 
+    def leave_out_all(self, sent: Mapping[str, Any]) -> set[str]:
+        """Omit all parameters that may be the reason why an endpoint that never answered refuses what was sent."""
+        optional = _OPTIONAL & sent.keys()
+        if self.answered and not optional <= self.refused:  # otherwise another request has just found it out
+            return set()
+        left_out = _OPTIONAL - self.refused if optional else set()
+        self.refused |= left_out
+        return left_out or optional
+
     def leave_out(self, error: BadParameter, name: str) -> None:
         """Omit a parameter that the endpoint refused, if the turn is possible without it."""
         parameter = error.parameter
-        if parameter in self.refused or (parameter not in _MAY_BE_LEFT_OUT and parameter != "max_tokens"):
+        if parameter not in _MAY_BE_LEFT_OUT and parameter != "max_tokens":
             raise error
-        self.refused.add(parameter)
-        if parameter in _CHANGES_SAMPLING:
+        if parameter in _CHANGES_SAMPLING and parameter not in self.refused:
             log.warning("%s does not take %r: going on without it", name, parameter)
+        self.refused.add(parameter)
 
 
 def _only(models: Sequence[Mapping[str, Any]], endpoint: Endpoint) -> str:
@@ -103,5 +116,5 @@ def _only(models: Sequence[Mapping[str, Any]], endpoint: Endpoint) -> str:
     names = [name for name in names if "embed" not in name] or names  # LM Studio always lists an encoder
     if len(names) != 1:
         served = f"it serves {', '.join(names[:20])}" if names else "it lists no model"
-        raise UsageError(f"name the model to use at {endpoint.base_url}: {served}")
+        raise UsageError(f"name the model to use, as in {endpoint.base_url}#NAME: {served}")
     return names[0]

@@ -172,6 +172,8 @@ class ChatSession(OpenAISession):
     """Messages to `/chat/completions`."""
 
     path = "/chat/completions"
+    thoughts_go_on = True
+    """Whether a thought can be continued from its own text."""
 
     def __init__(self, engine: Completer, messages: Sequence[Message], mode: Mode) -> None:
         super().__init__(engine, mode)
@@ -186,7 +188,8 @@ class ChatSession(OpenAISession):
         self._exact = True
         self._continues = mode == "completion" and engine.continuation != "turns"
         self._cut: Generation | None = None
-        """In turns: the turn that was cut off inside its thought, to be continued or requested again."""
+        """The turn that was cut off inside its thought, to be continued or requested again. Where messages are
+        continued: only one whose thought is not shown, so that there is nothing to continue."""
         self._refused = False
         """The endpoint refused to continue it."""
 
@@ -197,7 +200,9 @@ class ChatSession(OpenAISession):
 
     @property
     def goes_on(self) -> bool:
-        return self._continues or (self._engine.continues_messages and not self._refused)
+        if self._continues and self.thoughts_go_on:
+            return self._cut is None
+        return self.thoughts_go_on and self._engine.continues_messages and not self._refused
 
     def body(self, sampling: Sampling) -> dict[str, Any]:
         messages = self._sent
@@ -306,8 +311,10 @@ class ChatSession(OpenAISession):
         return [{"role": "user", "content": text}]
 
     def _take(self, turn: Generation) -> None:
-        if self._continues and self.goes_on:
-            self._messages.append(self._message(turn))
+        if self._continues and self.thoughts_go_on:
+            shown = bool(turn.text.strip()) or turn.finish != "length" or self._engine.continues_messages
+            self._cut = None if shown else turn
+            self._messages += [self._message(turn)] if shown else []
             return
         if self._cut is not None and self.goes_on:
             turn = replace(turn, text=self._cut.text + turn.text, reasoning=self._cut.reasoning + turn.reasoning)

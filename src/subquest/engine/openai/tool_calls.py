@@ -48,6 +48,8 @@ class _Read(NamedTuple):
 class ToolSession(ChatSession):
     """A chat whose turns may be tool calls. Environment text after a call is the call's result, in either mode."""
 
+    thoughts_go_on = False
+
     def __init__(self, engine: Completer, messages: Sequence[Message], mode: Mode) -> None:
         super().__init__(engine, messages, mode)
         self.read_from_text = False
@@ -77,10 +79,6 @@ class ToolSession(ChatSession):
         last = self._messages[-1]
         return super().in_turns or "tool_calls" in last or last["role"] == "tool"
 
-    @property
-    def goes_on(self) -> bool:
-        return False
-
     def read(self, reply: Reply, stops: Sequence[str]) -> Reply:
         """Reasoning stays separate: calls come in their own field, and results answer them."""
         self.read_from_text = False
@@ -88,6 +86,8 @@ class ToolSession(ChatSession):
             text, calls = find_calls(reply.text, {a.name for a in self._engine.actions}, cut=reply.finish == "length")
             self.read_from_text = bool(calls)
             reply = replace(reply, text=text, tool_calls=tuple(ToolCall("", *call) for call in calls))
+        elif reply.finish == "length" and not _is_object(reply.tool_calls[-1].arguments):  # its argument is not whole
+            reply = replace(reply, tool_calls=reply.tool_calls[:-1])
         return replace(reply, tool_calls=self._identified(reply.tool_calls))
 
     def _identified(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
