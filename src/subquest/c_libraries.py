@@ -41,9 +41,10 @@ class CLibrary(NamedTuple):
     def cached(self) -> Path:
         """Its path in the user's cache; the name depends on the source, how it is compiled and the CPU."""
         source = PACKAGE / self.source
-        key = b"".join(path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))) + repr(
-            (COMMON, self.flags, sorted(cpu_features()), sysconfig.get_platform())
-        ).encode()
+        key = (
+            b"".join(path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h"))))
+            + repr((COMMON, self.flags, sorted(cpu_features()), sysconfig.get_platform())).encode()
+        )
         base = Path(os.environ.get("SUBQUEST_CACHE") or Path.home() / ".cache" / "subquest")
         return base / "kernel" / f"{self.name}-{hashlib.sha256(key).hexdigest()[:20]}.so"
 
