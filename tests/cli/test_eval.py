@@ -206,8 +206,14 @@ def test_the_folder_of_a_run_is_made(toy: Path, capsys: pytest.CaptureFixture[st
     assert (toy / "new" / "runs" / "first").is_file()
 
 
-def test_other_settings_cannot_resume_a_run(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_settings_cannot_resume_a_run(
+    toy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert main([*EVAL, "--limit", "1"]) == 0
+    with monkeypatch.context() as patched:
+        patched.setenv("SUBQUEST_SEARCH_TOKENS", "50")
+        assert main(EVAL) == 2
+        assert "was begun with search" in capsys.readouterr().err
     assert main([*EVAL, "--temperature", "0.5"]) == 2
     assert "was begun with sampling" in capsys.readouterr().err
     for option in (["--abstain"], ["--votes", "3"]):

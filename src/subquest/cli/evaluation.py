@@ -129,6 +129,7 @@ def run_settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
 
     local = config.index is not None and Path(config.index).is_dir()
     judge = {"model": args.judge, "instruction": args.judge_instruction or BY_SET}
+    tokens = config.search.tokens  # a run of an earlier version has none
     return {
         "model": config.model or "embedded",
         "adapter": config.engine.adapter,
@@ -136,7 +137,7 @@ def run_settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
         "protocol": config.protocol,
         "index": str(Path(config.index).resolve()) if config.index and local else config.index,
         "index_content": fingerprint.of_index(config.index) if config.index and local else None,
-        "search": asdict(config.search),
+        "search": {"k": config.search.k, "mode": config.search.mode, **({"tokens": tokens} if tokens else {})},
         "sampling": asdict(config.sampling),
         "limits": asdict(config.limits),
         "prompts": fingerprint.of_prompts(config.prompts) if config.prompts else None,
