@@ -14,6 +14,7 @@ from subquest.models import smollm2_path
 from ..engine.loopback import Answer, Loopback, Request, chat
 
 MODES = ["chat", "usage", "system role", "reasoning", "stop strings", "prefill", "tool calls", "completions"]
+MODES += ["parameters"]
 
 
 def capable(request: Request) -> Answer:

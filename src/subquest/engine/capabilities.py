@@ -8,6 +8,7 @@ stop strings   whether a turn ends at one
 prefill        whether an unfinished assistant message is continued (completion mode)
 completions    whether `/completions` answers, with or without token ids
 tool calls     whether a function is called
+parameters     whether some were refused on the way
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ async def probe(engine: Engine) -> AsyncIterator[Capability]:
             questions.append(("completions", lambda: _completes(engine)))
     for name, question in questions:
         yield await _asked(name, question, SECONDS if room == ROOM else FIRST_SECONDS)
+    if isinstance(engine, OpenAIEngine):
+        yield _taken(engine)
 
 
 async def _asked(name: str, question: Callable[[], Awaitable[Capability]], seconds: float) -> Capability:
@@ -106,7 +109,7 @@ def _answered(turn: Generation, room: int) -> Capability:
     if not turn.text.strip():
         if turn.finish == "length":
             return Capability("chat", False, f"{room} tokens of thought and no answer: set `max_tokens` far higher")
-        return Capability("chat", False, "the answer is empty")
+        return Capability("chat", False, "; ".join(("the answer is empty", *turn.problems)))
     answered = f"answered {_short(turn.text)}"
     if room == MORE_ROOM:
         tokens = turn.usage.completion_tokens
@@ -138,6 +141,12 @@ def _thought(engine: Engine, turn: Generation) -> Capability:
     if "<think>" in turn.text:
         return Capability("reasoning", True, "inside the text, in <think>")
     return Capability("reasoning", False, "none is shown")
+
+
+def _taken(engine: OpenAIEngine) -> Capability:
+    if engine.left_out:
+        return Capability("parameters", False, f"refused, and left out: {', '.join(sorted(engine.left_out))}")
+    return Capability("parameters", True, "none was refused")
 
 
 async def _stops(engine: Engine, room: int) -> Capability:
