@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-PROMPT, WRITTEN, SESSIONS = 384, 32, 4
+PROMPT, WRITTEN, SESSIONS, FAR = 384, 32, 4, 2048
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -128,7 +128,9 @@ def _ratios(figures: dict[str, Any]) -> dict[str, float]:
     }
     for name, row in figures.items():
         for what in (
-            ("read cpu", "write cpu", "8 at once cpu") if name.startswith("kernel") and "read cpu" in row else ()
+            ("read cpu", "write cpu", "8 at once cpu", "read far cpu", "write far cpu")
+            if name.startswith("kernel") and "read cpu" in row
+            else ()
         ):
             pairs[f"{what}: our kernel over llama.cpp's own, {name.removeprefix('kernel ')}"] = (
                 row[what] / row[f"{what}, llama.cpp"]
@@ -250,14 +252,24 @@ def _llama(threads: int, rounds: int, build: str, file: str, lora: str | None = 
 def _kernel(threads: int, rounds: int, file: str) -> dict[str, float]:
     """Our kernel and llama.cpp's own."""
     from subquest.engine.embedded.llama_cpp import open_library
-    from subquest.engine.embedded.model import Model
+    from subquest.engine.embedded.model import Model, Stretch
 
-    room: dict[str, Any] = {"adapter": None, "cells": 256, "sequences": 1, "batch": 128, "threads": threads}
+    room: dict[str, Any] = {"adapter": None, "cells": FAR + 256, "sequences": 1, "batch": 128, "threads": threads}
     models = {on: Model(open_library("xllamacpp"), Path(file), cpu_kernel=on, **room) for on in (True, False)}
     if not models[True].kernel:
         raise SystemExit("our kernel does not run here: see subquest doctor")
-    ours, theirs = _passes(models, rounds).values()
-    return ours | {f"{what}, llama.cpp": speed for what, speed in theirs.items()}
+    out = _passes(models, rounds)
+    ids = _ids(128)
+    models[True].drop(0)
+    for at in range(0, FAR, 128):
+        models[True].step([Stretch(0, at, ids, at + 128 == FAR)])
+    models[False].drop(0)
+    if not models[False].restore(0, models[True].state(0)):
+        raise SystemExit("the cache of one model could not be given to the other")
+    far = _passes(models, rounds, FAR)
+    for key, speeds in far.items():
+        out[key] |= {name.replace("read", "read far").replace("write", "write far"): v for name, v in speeds.items()}
+    return out[True] | {f"{what}, llama.cpp": speed for what, speed in out[False].items()}
 
 
 def _model_forms(threads: int, rounds: int, forms: str) -> dict[Any, dict[str, float]]:
@@ -273,15 +285,16 @@ def _model_forms(threads: int, rounds: int, forms: str) -> dict[Any, dict[str, f
     return _passes(models, rounds)
 
 
-def _passes(models: dict[Any, Any], rounds: int) -> dict[Any, dict[str, float]]:
-    """Tokens a second of several models in turn: 128 read, one written, eight in one pass."""
+def _passes(models: dict[Any, Any], rounds: int, far: int = 0) -> dict[Any, dict[str, float]]:
+    """Tokens a second of several models in turn: 128 read, one written, eight in one pass; the first two if `far`."""
     from subquest.engine.embedded.model import Stretch
 
     ids = _ids(128)
+    cases = (("read", far, 128), ("write", far + 128, 1), ("8 at once", far + 128, 8))[: 2 if far else 3]
     out: dict[Any, dict[str, float]] = {name: {} for name in models}
     for _ in range(rounds):
         for key, model in models.items():
-            for what, start, width in (("read", 0, 128), ("write", 128, 1), ("8 at once", 128, 8)):
+            for what, start, width in cases:
                 for _ in range(1 if what == "read" else 4):
                     model.drop(0, start)
                     speeds = _best(1, width, lambda: model.step([Stretch(0, start, ids[:width], True)]))  # noqa: B023

@@ -21,7 +21,7 @@ COMMON = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden")
 
 
 class CLibrary(NamedTuple):
-    """A shared library made of one C file."""
+    """A shared library made of one C file and the headers beside it."""
 
     source: str
     """Its path in the package."""
@@ -40,9 +40,11 @@ class CLibrary(NamedTuple):
     @property
     def cached(self) -> Path:
         """Its path in the user's cache; the name depends on the source, how it is compiled and the CPU."""
-        key = (PACKAGE / self.source).read_bytes() + repr(
-            (COMMON, self.flags, sorted(cpu_features()), sysconfig.get_platform())
-        ).encode()
+        source = PACKAGE / self.source
+        key = (
+            b"".join(path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h"))))
+            + repr((COMMON, self.flags, sorted(cpu_features()), sysconfig.get_platform())).encode()
+        )
         base = Path(os.environ.get("SUBQUEST_CACHE") or Path.home() / ".cache" / "subquest")
         return base / "kernel" / f"{self.name}-{hashlib.sha256(key).hexdigest()[:20]}.so"
 

@@ -59,7 +59,7 @@ BASE: dict[str, dict[str, Any]] = {
     "runs export": {"run": "run.sqlite", "out": "out.jsonl"},
     "runs import": {"file": "run.jsonl", "out": "out"},
     "runs verify": {"run": "run.sqlite"},
-    "runs prune": {"run": "run.sqlite", "days": 30},
+    "runs prune": {"run": "served.sqlite", "days": 30},
     "runs calibrate": {"runs": ["run.sqlite"]},
     "judge answers": {"run": "run.sqlite", "model": "rules"},
     "judge agree": {"run": "run.sqlite", "model": "scripted:script.jsonl"},

@@ -19,6 +19,7 @@ from subquest import Index
 from subquest.c_libraries import SEARCH
 from subquest.cli import main
 from subquest.engine.adapter import Lora, Shape, write_gguf, write_peft
+from subquest.runs import RunStore
 
 from ..systems.fakes import DOCUMENTS
 from . import fuzz
@@ -108,6 +109,7 @@ def fill(folder: Path) -> None:
 
 def _fill() -> None:
     Index.build("docs.sq", DOCUMENTS).close()
+    RunStore.create("served.sqlite", settings={"kind": "server"}).close()
     lines = {
         "script.jsonl": [{"role": role, "reply": reply} for role, reply in SCRIPT],
         "toy.jsonl": [QUESTION],
@@ -244,6 +246,7 @@ def _problems(case: Case, found: dict[str, Any]) -> list[str]:
 
 
 def _printable(text: str) -> str:
+    text = text.encode(errors="backslashreplace").decode()
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 

@@ -1,8 +1,8 @@
 """The commands that the documentation shows, and how the tests run them.
 
 A command is a line of an indented block, or of a fenced block without a language, that begins with a program. Each one
-is run, in the order of its page, unless `NOT_RUN` gives the reason why not. Then it is at least checked: `subquest`
-takes its options; recipes, benchmarks, make targets and extras exist.
+is run, in the order of its page, unless `NOT_RUN` gives the reason why not. Then it is at least checked: `subquest` and
+benchmarks take its options, recipes their changes; make targets and extras exist. A test that a reason names calls it.
 """
 
 from __future__ import annotations
@@ -92,29 +92,28 @@ NOT_RUN = {
     "subquest model adapter *": "needs trained adapters; tests/engine_embedded/test_adapter.py",
     "subquest ask * --adapter *": "needs a trained adapter; tests/engine_embedded/test_adapter.py",
     "subquest eval * --model embedded *": "minutes of computing; docs/tutorials/compare-systems.md runs it smaller",
-    "subquest runs calibrate *": "needs hundreds of answers; tests/cli/test_runs.py",
+    "subquest runs calibrate *": "needs hundreds of answers; tests/cli/test_ask.py",
     "subquest ask * --calibration *": "needs a calibration; tests/cli/test_ask.py",
-    "subquest world retell *": "needs a teacher model; tests/worlds",
-    "subquest world instruct *": "needs a teacher model; tests/worlds",
-    "subquest data questions *": "needs a model that writes; tests/question_writing",
-    "subquest eval questions/dev *": "needs the questions above it; tests/question_writing",
-    "subquest data organisations *": "needs a teacher model; tests/data",
+    "subquest world retell *": "needs a teacher model; tests/paperwork/test_retelling.py",
+    "subquest world instruct *": "needs a teacher model; tests/cli/test_world.py",
+    "subquest data questions *": "needs a model that writes; tests/question_writing/test_dataset.py",
+    "subquest eval questions/dev *": "needs the questions above it; tests/question_writing/test_dataset.py",
+    "subquest data organisations *": "needs a teacher model; tests/paperwork/test_dataset.py",
     "subquest train recipes/* --prepare *": "minutes; tests/train/test_traces.py",
     "subquest train recipes/*-small*.toml *": "needs a GPU; tests/train/test_recipe.py runs the recipes of size smoke",
     "subquest train recipes/claims/*": "needs a GPU",
     "subquest model get qwen-1.5b": "needs a network; tests/engine_embedded/test_models.py",
-    "subquest data get *": "needs a network; tests/data",
+    "subquest data get *": "needs a network; tests/data/test_fetch.py",
     "subquest ask * --model qwen-1.5b": "needs a model of 1.1 GB",
     "subquest eval * --model torch:qwen-1.5b *": "needs a GPU",
     "subquest model adapter mix runs/*": "needs the results of the trainings above it",
     "subquest report runs/coda-peco-small *": "needs the results of the trainings above it",
     "subquest world make * --articles 3000000 *": "minutes, and 3 GB",
     "subquest index build *wiki18*": "needs the 21 million passages; tests/retrieval/test_ingest.py",
-    "subquest index * --ray *": "needs a cluster; tests/retrieval",
-    "subquest index copy docs.sq postgres:*": "needs a database; tests/retrieval runs one",
-    "subquest search * --index postgres:*": "needs a database; tests/retrieval runs one",
+    "subquest index * --ray *": "needs a cluster; tests/retrieval/test_ray_encoders.py",
+    "subquest * postgres:*": "needs a database; tests/docs/test_pages.py runs it on one",
     "subquest index import * --out qdrant*": "needs a Qdrant server; tests/retrieval/test_transfer.py",
-    "SEARXNG_URL=*": "needs a search engine; tests/hira",
+    "SEARXNG_URL=*": "needs a search engine; tests/hira/test_cli.py",
 }
 """Commands that are not run, by pattern, and why."""
 

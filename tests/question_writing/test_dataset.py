@@ -163,3 +163,7 @@ def test_the_command_writes_from_files_and_continues_without_a_model(
     single, yes_no = sorted(questions_from(str(out / "train")), key=lambda q: q.type)
     assert single.question == asked
     assert yes_no.question in (f"Is {value} {described}?" for value in ("Mila Torrun", "Dario Venn"))
+    script.write_text('"<answer>Mila Torrun</answer>"\n' * 2)
+    asking = ["--index", str(out / "docs.sq"), "--model", f"scripted:{script}", "--out", str(tmp_path / "own.sqlite")]
+    assert main(["eval", str(out / "train"), "--system", "rag", *asking]) == 0
+    assert "2/2  EM 0.500" in capsys.readouterr().err

@@ -442,11 +442,14 @@ def test_the_status_of_an_add_of_which_nothing_could_be_read(
     """What the index had before does not count."""
     (tmp_path / "a.txt").write_text("Some text.")
     (tmp_path / "b.pdf").write_bytes(b"%PDF-1.4 broken")
-    index, good, broken = (str(tmp_path / name) for name in ("i.sq", "a.txt", "b.pdf"))
+    (tmp_path / "c.pdf").write_bytes(pdf_of_streams([b""]))
+    index, good, broken, scan = (str(tmp_path / name) for name in ("i.sq", "a.txt", "b.pdf", "c.pdf"))
     assert main(["index", "build", good, "--out", index]) == 0
     for _ in range(2):
         assert main(["index", "add", index, broken]) == 1
         assert "b.pdf: a damaged pdf" in capsys.readouterr().err
+        assert main(["index", "add", index, scan]) == 1
+        assert "0 files read, 0 unchanged, 1 broken" in capsys.readouterr().out
     assert main(["index", "add", index, broken, good]) == 0, "unchanged, but it could be read"
     assert main(["index", "add", index, broken, good, "--strict"]) == 1
     assert main(["index", "add", index, good]) == 0

@@ -1,14 +1,17 @@
 """The custom system that docs/systems.md shows, run as it stands there."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from subquest.cli import main
 from subquest.engine.scripted import ScriptedEngine
+from subquest.retrieval import Index
 from subquest.systems import registry
 
-from .fakes import FakeSearch
+from .fakes import DOCUMENTS, FakeSearch
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "systems.md"
 _BLOCK = re.compile(r"```(?:python|markdown)\n(?:# |<!-- )([\w./]+)(?: -->)?\n(.*?)```", re.DOTALL)
@@ -36,6 +39,18 @@ def test_the_documented_system_runs(example: Path) -> None:
     assert "MARKER-ONE" in reader.text
     assert "MARKER" not in writer.text
     assert len(example.read_text().splitlines()) < 40
+
+
+def test_the_command_of_the_page(
+    example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(example.parent)
+    Index.build("docs.sq", DOCUMENTS).close()
+    lines = [json.dumps({"role": role, "reply": reply}) for role, replies in SCRIPT.items() for reply in replies]
+    Path("script.jsonl").write_text("\n".join(lines))
+    command = ["ask", "Who designed the Orvane Bridge?", "--system", "notes.py:Notes", "--index", "docs.sq"]
+    assert main([*command, "--model", "scripted:script.jsonl"]) == 0
+    assert capsys.readouterr().out.startswith("Mila Torrun\n")
 
 
 def test_its_failures_are_recorded(example: Path) -> None:

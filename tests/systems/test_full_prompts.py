@@ -27,6 +27,7 @@ from subquest.systems.baselines.o2_searcher import O2_SEARCHER
 from subquest.systems.baselines.plan_and_solve import PLAN_AND_SOLVE
 from subquest.systems.baselines.react import REACT
 from subquest.systems.baselines.search_o1 import SEARCH_O1
+from subquest.systems.baselines.zerosearch import _documents
 from subquest.systems.coda import CoDA
 from subquest.systems.coda.reward import well_formed
 from subquest.systems.decor import DECOR
@@ -38,8 +39,6 @@ from . import test_decor as decor
 from .fakes import FakeSearch
 from .prompt_files import COMPACT, FULL
 
-ONLY_COMPACT = {"zerosearch"}
-"""Systems whose prompts are for a model of their own."""
 ONLY_FULL = {"repeated", "coda/executor_compute", "coda/executor_read"}
 """What adapters learnt to do without."""
 GIVEN = {"date"}
@@ -105,7 +104,11 @@ def conversations(name: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["hira/search", "hira/deep", "hira/code", "hira/multimodal", "hira/toolbox", "react-tools/agent"]
+    "name",
+    [
+        *(f"hira/{role}" for role in ("search", "deep", "explorer", "code", "multimodal", "toolbox")),
+        "react-tools/agent",
+    ],
 )
 def test_a_role_with_tools_knows_the_date(name: str) -> None:
     assert "--- user\nToday is $date.\n" in text(name)
@@ -116,8 +119,7 @@ def as_turn(written: str) -> Turn:
 
 
 def test_the_full_set_has_every_prompt_of_the_compact_one() -> None:
-    compact = [name for name in COMPACT if name.partition("/")[0] not in ONLY_COMPACT]
-    assert compact == [name for name in NAMES if name not in ONLY_FULL]
+    assert list(COMPACT) == [name for name in NAMES if name not in ONLY_FULL]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ONLY_FULL])
@@ -235,6 +237,12 @@ def test_answers(name: str) -> None:
         parsed = parse(turn)
         assert not parsed.problems
         assert [block.tag for block in parsed.blocks if block.tag != "think"] == ["answer"]
+
+
+@pytest.mark.parametrize("name", ["zerosearch/useful", "zerosearch/noisy"])
+def test_invented_documents_are_as_many_as_were_asked_for(name: str) -> None:
+    asked = [int(m.content.split()[1]) for m in messages(name) if m.role == "user" and "FIELD" not in m.content]
+    assert asked == [len(_documents(turn)) for turn in turns(name)]
 
 
 def test_ircots_reasoner_writes_one_sentence_at_a_time() -> None:

@@ -8,12 +8,15 @@ stop strings   whether a turn ends at one
 prefill        whether an unfinished assistant message is continued (completion mode)
 completions    whether `/completions` answers, with or without token ids
 tool calls     whether a function is called
+long contexts  whether one is read whole, if the server does not tell its window: Ollama cuts without a word
+parameters     whether some were refused on the way
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
@@ -29,6 +32,8 @@ FIRST_SECONDS, SECONDS = 120.0, 30.0
 """Time limits: the first question may make the server load its model; the others are short."""
 ROOM, MORE_ROOM = 256, 4096
 """Tokens of a turn: enough for a short thought before the answer; and for a long one."""
+LONG = 5000
+"""Words of a long question, a token each: more than Ollama's default context."""
 COUNT = "Count from 1 to 9. Write the numbers in one line, separated by commas, and nothing else."
 LOOK_UP = Action("look_up_town", "Look up the mayor of a town.", "town", "the name of the town")
 
@@ -75,6 +80,9 @@ async def probe(engine: Engine) -> AsyncIterator[Capability]:
             questions.append(("completions", lambda: _completes(engine)))
     for name, question in questions:
         yield await _asked(name, question, SECONDS if room == ROOM else FIRST_SECONDS)
+    if isinstance(engine, OpenAIEngine):
+        yield await _asked("long contexts", lambda: _reads(engine), FIRST_SECONDS)
+        yield _taken(engine)
 
 
 async def _asked(name: str, question: Callable[[], Awaitable[Capability]], seconds: float) -> Capability:
@@ -106,7 +114,7 @@ def _answered(turn: Generation, room: int) -> Capability:
     if not turn.text.strip():
         if turn.finish == "length":
             return Capability("chat", False, f"{room} tokens of thought and no answer: set `max_tokens` far higher")
-        return Capability("chat", False, "the answer is empty")
+        return Capability("chat", False, "; ".join(("the answer is empty", *turn.problems)))
     answered = f"answered {_short(turn.text)}"
     if room == MORE_ROOM:
         tokens = turn.usage.completion_tokens
@@ -138,6 +146,12 @@ def _thought(engine: Engine, turn: Generation) -> Capability:
     if "<think>" in turn.text:
         return Capability("reasoning", True, "inside the text, in <think>")
     return Capability("reasoning", False, "none is shown")
+
+
+def _taken(engine: OpenAIEngine) -> Capability:
+    if engine.left_out:
+        return Capability("parameters", False, f"refused, and left out: {', '.join(sorted(engine.left_out))}")
+    return Capability("parameters", True, "none was refused")
 
 
 async def _stops(engine: Engine, room: int) -> Capability:
@@ -194,6 +208,20 @@ async def _completes(engine: OpenAIEngine) -> Capability:
     if reply.token_ids:
         return Capability("completions", True, f"with token ids: continued with {_short(reply.text)}")
     return Capability("completions", True, f"without token ids: continued with {_short(reply.text)}")
+
+
+async def _reads(engine: OpenAIEngine) -> Capability:
+    if engine.context_window is not None:
+        return Capability("long contexts", True, f"the server tells its window: {engine.context_window:,} tokens")
+    words = "river " * LONG
+    asked = f"{time.time_ns()}\n{words}\nReply with the word yes."  # a new beginning, so that no cache counts for less
+    usage = (await _turn(engine, [Message("user", asked)], ROOM)).usage
+    if usage.estimated_tokens:
+        return Capability("long contexts", False, "not found out: the server does not count tokens")
+    if usage.prompt_tokens < 0.9 * LONG:
+        cut = f"only {usage.prompt_tokens:,} of {LONG:,} tokens were read: the server cuts long contexts"
+        return Capability("long contexts", False, f"{cut}; raise its context length (Ollama: OLLAMA_CONTEXT_LENGTH)")
+    return Capability("long contexts", True, f"{usage.prompt_tokens:,} tokens were read")
 
 
 def _short(text: str) -> str:

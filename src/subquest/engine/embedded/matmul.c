@@ -1,425 +1,15 @@
-/* Products of quantised weights and activations for llama.cpp, with the dot-product instructions of this CPU.
+/* Products of quantised weights, and attention, for llama.cpp, with the instructions of this CPU.
 
 The llama.cpp of the wheel is compiled for any machine of the architecture. ggml's CPU backend asks a list of "extra
-buffer types" for kernels before it uses its own; `sq_install` appends an entry to that list. Its kernel takes products
-of quantised weights with f32 activations and leaves everything else to llama.cpp, whose threads it runs on.
+buffer types" for kernels before it uses its own; `sq_install` appends an entry to that list. Its kernels take products
+of quantised weights with f32 activations (`products.h`) and attention over a cache of f16 (`attention.h`), and leave
+everything else to llama.cpp, whose threads they run on. */
 
-Activations are quantised to int8 with one scale per 32 of a token, once per product. Many tokens: the weights of a
-panel of rows are unpacked to int8 and used for all tokens, `TILE` at a time. Few tokens: row by row.
-A weight is scale * q + min; `scale` belongs to 32 weights (to 16 in Q6_K), `min` to 32. */
+#include "attention.h"
+#include "products.h"
 
 #include <dlfcn.h>
-#include <math.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define EXPORT __attribute__((visibility("default")))
-#define INLINE static inline __attribute__((always_inline))
-
-/* ---- what this CPU offers: LANES rows of weights in one register, and `dot`: LANES sums of four products ---- */
-
-#if defined(__ARM_FEATURE_DOTPROD)
-#include <arm_neon.h>
-#define LANES 4
-#define VECTORS 2 /* registers of rows in a panel */
-#define KERNEL "NEON dot product"
-INLINE float half(const void *p) { __fp16 h; memcpy(&h, p, 2); return h; }
-#elif defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-#include <immintrin.h>
-#define UNSIGNED_ACTIVATIONS 1 /* the instruction multiplies u8 by s8: activations are stored with 128 added */
-#define VECTORS 1
-#if defined(__AVX512VNNI__)
-#define LANES 16
-#define KERNEL "AVX-512 VNNI"
-#define DPBUSD(sum, a, w) _mm512_dpbusd_epi32(sum, a, w)
-#define BROADCAST(x) _mm512_set1_epi32(x)
-typedef __m512i wide;
-#else
-#define LANES 8
-#define KERNEL "AVX-VNNI"
-#define DPBUSD(sum, a, w) _mm256_dpbusd_avx_epi32(sum, a, w)
-#define BROADCAST(x) _mm256_set1_epi32(x)
-typedef __m256i wide;
-#endif
-INLINE float half(const void *p) { unsigned short h; memcpy(&h, p, 2); return _cvtsh_ss(h); }
-#else
-#error "this CPU has no dot-product instructions that this kernel knows"
-#endif
-
-#define ROWS (LANES * VECTORS)
-#define TILE 4   /* tokens computed together */
-#define FEW 6    /* tokens up to which weights are not worth a panel */
-#define CHUNK 64 /* blocks of 32 weights of a panel, so that it stays in the first cache */
-
-typedef int32_t ints __attribute__((vector_size(4 * LANES)));
-typedef float floats __attribute__((vector_size(4 * LANES)));
-
-INLINE floats load_floats(const float *p) { floats v; memcpy(&v, p, sizeof v); return v; }
-INLINE ints load_ints(const void *p) { ints v; memcpy(&v, p, sizeof v); return v; }
-
-/* ---- activations ---- */
-
-typedef struct {
-  int8_t q[TILE][32];
-  float scale[TILE];
-  float sum[TILE]; /* of the 32 quantised values, times their scale */
-} tile_block;      /* 32 activations of TILE tokens */
-
-/* One token's activations into its place in a tile. */
-static void quantise(const float *x, int64_t blocks, tile_block *tile, int place) {
-  for (int64_t b = 0; b < blocks; b++, x += 32, tile++) {
-    float most = 0;
-    for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
-    const float scale = most / 127, inverse = most > 0 ? 127 / most : 0;
-    int sum = 0;
-    for (int i = 0; i < 32; i++) {
-      const int q = (int)__builtin_rintf(x[i] * inverse);
-      sum += q;
-#ifdef UNSIGNED_ACTIVATIONS
-      tile->q[place][i] = (int8_t)(q ^ 0x80);
-#else
-      tile->q[place][i] = (int8_t)q;
-#endif
-    }
-    tile->scale[place] = scale;
-    tile->sum[place] = scale * (float)sum;
-  }
-}
-
-/* ---- weights: how each type of ggml stores them ---- */
-
-enum { Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q4_K = 12, Q5_K = 13, Q6_K = 14 };
-
-typedef struct {
-  int8_t q[256];
-  float scale[16]; /* one per 32 weights; in Q6_K one per 16 */
-  float min[8];
-} unpacked; /* up to 256 weights of a row */
-
-INLINE int bytes_of(int type) { /* of a block */
-  switch (type) {
-  case Q4_0: return 18;
-  case Q4_1: return 20;
-  case Q5_0: return 22;
-  case Q5_1: return 24;
-  case Q8_0: return 34;
-  case Q4_K: return 144;
-  case Q5_K: return 176;
-  case Q6_K: return 210;
-  default: return 0;
-  }
-}
-INLINE bool is_k(int type) { return type >= Q4_K; } /* blocks of 256 weights, else of 32 */
-INLINE bool has_min(int type) { return type == Q4_1 || type == Q5_1 || type == Q4_K || type == Q5_K; }
-INLINE size_t row_bytes(int type, int64_t blocks) { /* of 32 weights */
-  return (size_t)(is_k(type) ? blocks / 8 : blocks) * (size_t)bytes_of(type);
-}
-
-typedef uint8_t bytes __attribute__((vector_size(16)));
-typedef uint64_t longs __attribute__((vector_size(16)));
-static uint64_t FIFTH_BIT[256]; /* the eight bits of a byte, each as 16 in a byte of its own */
-__attribute__((constructor)) static void fill_table(void) {
-  for (int i = 0; i < 256; i++)
-    for (int j = 0; j < 8; j++) FIFTH_BIT[i] |= (uint64_t)(i >> j & 1) << (8 * j + 4);
-}
-
-/* Scale and minimum of the eight parts of a Q4_K or Q5_K block: six bits each in twelve bytes. */
-INLINE void k_scales(const uint8_t *block, unpacked *out) {
-  const float scale = half(block), min = half(block + 2);
-  const uint8_t *s = block + 4;
-  for (int j = 0; j < 4; j++) {
-    out->scale[j] = scale * (s[j] & 63);
-    out->min[j] = -min * (s[j + 4] & 63);
-    out->scale[j + 4] = scale * ((s[j + 8] & 15) | s[j] >> 6 << 4);
-    out->min[j + 4] = -min * (s[j + 8] >> 4 | s[j + 4] >> 6 << 4);
-  }
-}
-
-/* `blocks` (at most 8) blocks of 32 weights. */
-INLINE void unpack(int type, const uint8_t *p, int blocks, unpacked *out) {
-  if (type == Q4_K || type == Q5_K) {
-    k_scales(p, out);
-    const uint8_t *high = p + 16, *q = type == Q4_K ? p + 16 : p + 48;
-    for (int g = 0; g < 4; g++, q += 32)
-      for (int i = 0; i < 32; i++) {
-        const int one = type == Q5_K ? (high[i] >> 2 * g & 1) << 4 : 0;
-        const int two = type == Q5_K ? (high[i] >> (2 * g + 1) & 1) << 4 : 0;
-        out->q[64 * g + i] = (int8_t)((q[i] & 15) | one);
-        out->q[64 * g + 32 + i] = (int8_t)(q[i] >> 4 | two);
-      }
-    return;
-  }
-  if (type == Q6_K) {
-    const float scale = half(p + 208);
-    for (int i = 0; i < 16; i++) out->scale[i] = scale * (int8_t)p[192 + i];
-    for (int h = 0; h < 2; h++) {
-      const uint8_t *low = p + 64 * h, *high = p + 128 + 32 * h;
-      int8_t *q = out->q + 128 * h;
-      for (int i = 0; i < 32; i++) {
-        q[i] = (int8_t)(((low[i] & 15) | (high[i] & 3) << 4) - 32);
-        q[i + 32] = (int8_t)(((low[i + 32] & 15) | (high[i] >> 2 & 3) << 4) - 32);
-        q[i + 64] = (int8_t)((low[i] >> 4 | (high[i] >> 4 & 3) << 4) - 32);
-        q[i + 96] = (int8_t)((low[i + 32] >> 4 | high[i] >> 6 << 4) - 32);
-      }
-    }
-    return;
-  }
-  for (int b = 0; b < blocks; b++, p += bytes_of(type)) {
-    int8_t *q = out->q + 32 * b;
-    out->scale[b] = half(p);
-    if (type == Q8_0) {
-      memcpy(q, p + 2, 32);
-      continue;
-    }
-    const uint8_t *rest = p + 2;
-    if (has_min(type)) {
-      out->min[b] = half(rest);
-      rest += 2;
-    }
-    bytes one = {0}, two = {0}, packed;
-    if (type == Q5_0 || type == Q5_1) {
-      one = (bytes)(longs){FIFTH_BIT[rest[0]], FIFTH_BIT[rest[1]]};
-      two = (bytes)(longs){FIFTH_BIT[rest[2]], FIFTH_BIT[rest[3]]};
-      rest += 4;
-    }
-    memcpy(&packed, rest, 16);
-    const uint8_t offset = type == Q4_0 ? 8 : type == Q5_0 ? 16 : 0;
-    one = ((packed & 15) | one) - offset;
-    two = (packed >> 4 | two) - offset;
-    memcpy(q, &one, 16);
-    memcpy(q + 16, &two, 16);
-  }
-}
-
-/* ---- many tokens ---- */
-
-typedef struct {
-  int32_t w[8][ROWS]; /* four weights each: column 4 * g + 0..3 of a row */
-  float scale[2][ROWS];
-  float min[ROWS];
-#ifdef UNSIGNED_ACTIVATIONS
-  int32_t bias[2][ROWS]; /* takes the added 128 away again */
-#endif
-} panel_block; /* 32 weights of ROWS rows */
-
-INLINE void build_panel(int type, const uint8_t *weights, size_t stride, int rows, int64_t first, int blocks,
-                        panel_block *panel) {
-  if (rows < ROWS) memset(panel, 0, (size_t)blocks * sizeof *panel);
-  for (int r = 0; r < rows; r++)
-    for (int b = 0; b < blocks; b += 8) {
-      unpacked u;
-      const int n = blocks - b < 8 ? blocks - b : 8;
-      unpack(type, weights + (size_t)r * stride + row_bytes(type, first + b), n, &u);
-      for (int j = 0; j < n; j++) {
-        panel_block *to = panel + b + j;
-        int32_t group[8];
-        memcpy(group, u.q + 32 * j, 32);
-        for (int g = 0; g < 8; g++) to->w[g][r] = group[g];
-        to->scale[0][r] = type == Q6_K ? u.scale[2 * j] : u.scale[j];
-        if (type == Q6_K) to->scale[1][r] = u.scale[2 * j + 1];
-        if (has_min(type)) to->min[r] = u.min[j];
-#ifdef UNSIGNED_ACTIVATIONS
-        for (int h = 0; h < 2; h++) {
-          int sum = 0;
-          for (int i = 0; i < 16; i++) sum += u.q[32 * j + 16 * h + i];
-          to->bias[h][r] = -128 * sum;
-        }
-#endif
-      }
-    }
-}
-
-/* sums[t][v] += four columns of a panel times those of token t, for both halves of a block. */
-#if defined(__ARM_FEATURE_DOTPROD)
-#define GROUP(g)                                                                                                      \
-  for (int v = 0; v < VECTORS; v++) {                                                                                 \
-    const int8x16_t w = (int8x16_t)load_ints(block->w[4 * h + g] + v * LANES);                                        \
-    for (int t = 0; t < TILE; t++) sums[t][v] = (ints)vdotq_laneq_s32((int32x4_t)sums[t][v], w, a[t], g);             \
-  }
-#endif
-
-INLINE void dot_half(const panel_block *block, const tile_block *tile, int h, ints sums[TILE][VECTORS]) {
-#if defined(__ARM_FEATURE_DOTPROD)
-  int8x16_t a[TILE];
-  for (int t = 0; t < TILE; t++) a[t] = vld1q_s8(tile->q[t] + 16 * h);
-  GROUP(0) GROUP(1) GROUP(2) GROUP(3)
-#else
-  for (int g = 4 * h; g < 4 * h + 4; g++)
-    for (int v = 0; v < VECTORS; v++) {
-      const wide w = (wide)load_ints(block->w[g] + v * LANES);
-      for (int t = 0; t < TILE; t++) {
-        int32_t four;
-        memcpy(&four, tile->q[t] + 4 * g, 4);
-        sums[t][v] = (ints)DPBUSD((wide)sums[t][v], BROADCAST(four), w);
-      }
-    }
-#endif
-}
-
-INLINE void start(const panel_block *block, int h, bool both, ints sums[TILE][VECTORS]) {
-  for (int t = 0; t < TILE; t++)
-    for (int v = 0; v < VECTORS; v++) {
-#ifdef UNSIGNED_ACTIVATIONS
-      sums[t][v] = load_ints(block->bias[h] + v * LANES);
-      if (both) sums[t][v] += load_ints(block->bias[1] + v * LANES);
-#else
-      sums[t][v] = (ints){0};
-#endif
-    }
-  (void)block, (void)h, (void)both;
-}
-
-INLINE void add_scaled(const panel_block *block, const tile_block *tile, int h, const ints sums[TILE][VECTORS],
-                       floats total[TILE][VECTORS]) {
-  for (int v = 0; v < VECTORS; v++) {
-    const floats scale = load_floats(block->scale[h] + v * LANES);
-    for (int t = 0; t < TILE; t++) total[t][v] += __builtin_convertvector(sums[t][v], floats) * (scale * tile->scale[t]);
-  }
-}
-
-INLINE void multiply_tile(int type, const panel_block *panel, const tile_block *tile, int blocks,
-                          floats total[TILE][VECTORS]) {
-  for (const panel_block *end = panel + blocks; panel < end; panel++, tile++) {
-    ints sums[TILE][VECTORS];
-    start(panel, 0, type != Q6_K, sums);
-    dot_half(panel, tile, 0, sums);
-    if (type == Q6_K) {
-      add_scaled(panel, tile, 0, sums, total);
-      start(panel, 1, false, sums);
-    }
-    dot_half(panel, tile, 1, sums);
-    add_scaled(panel, tile, type == Q6_K, sums, total);
-    if (has_min(type))
-      for (int v = 0; v < VECTORS; v++) {
-        const floats min = load_floats(panel->min + v * LANES);
-        for (int t = 0; t < TILE; t++) total[t][v] += min * tile->sum[t];
-      }
-  }
-}
-
-typedef struct {
-  const uint8_t *weights;
-  size_t stride; /* bytes from row to row */
-  int64_t blocks; /* of 32 weights in a row */
-  const tile_block *tiles;
-  int64_t tokens;
-  float *out;
-  int64_t out_stride; /* floats from token to token */
-} product;
-
-INLINE void many(int type, const product *p, int64_t first, int64_t last) {
-  panel_block panel[CHUNK];
-  for (int64_t at = 0; at < p->blocks; at += CHUNK) {
-    const int blocks = (int)(p->blocks - at < CHUNK ? p->blocks - at : CHUNK);
-    for (int64_t row = first; row < last; row += ROWS) {
-      const int rows = (int)(last - row < ROWS ? last - row : ROWS);
-      build_panel(type, p->weights + (size_t)row * p->stride, p->stride, rows, at, blocks, panel);
-      for (int64_t token = 0; token < p->tokens; token += TILE) {
-        floats total[TILE][VECTORS];
-        memset(total, 0, sizeof total);
-        multiply_tile(type, panel, p->tiles + token / TILE * p->blocks + at, blocks, total);
-        for (int t = 0; t < TILE && token + t < p->tokens; t++) {
-          float *out = p->out + (token + t) * p->out_stride + row, found[ROWS] = {0};
-          const size_t size = rows == ROWS ? sizeof found : (size_t)rows * sizeof *found;
-          if (at) memcpy(found, out, size);
-          for (int v = 0; v < VECTORS; v++) {
-            total[t][v] += load_floats(found + v * LANES);
-            memcpy(found + v * LANES, &total[t][v], sizeof total[t][v]);
-          }
-          memcpy(out, found, size);
-        }
-      }
-    }
-  }
-}
-
-/* ---- few tokens ---- */
-
-/* Sums of the products of 16 weights (NEON) or 32 (VNNI) with a token's activations, spread over a register. */
-#if defined(__ARM_FEATURE_DOTPROD)
-typedef float32x4_t row_floats;
-INLINE row_floats row_dot(const int8_t *w, const int8_t *a, int halves) {
-  int32x4_t sum = vdotq_s32(vdupq_n_s32(0), vld1q_s8(w), vld1q_s8(a));
-  if (halves == 2) sum = vdotq_s32(sum, vld1q_s8(w + 16), vld1q_s8(a + 16));
-  return vcvtq_f32_s32(sum);
-}
-INLINE float row_sum(row_floats v) { return vaddvq_f32(v); }
-#else
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-#define ROW_DPBUSD _mm_dpbusd_epi32
-#else
-#define ROW_DPBUSD _mm_dpbusd_avx_epi32
-#endif
-typedef __m128 row_floats;
-INLINE row_floats row_dot(const int8_t *w, const int8_t *a, int halves) {
-  const __m128i added = _mm_set1_epi8((char)0x80);
-  __m128i sum = _mm_setzero_si128(), bias = sum;
-  for (int h = 0; h < halves; h++) {
-    const __m128i weights = _mm_loadu_si128((const __m128i *)(w + 16 * h));
-    sum = ROW_DPBUSD(sum, _mm_loadu_si128((const __m128i *)(a + 16 * h)), weights);
-    bias = ROW_DPBUSD(bias, added, weights);
-  }
-  return _mm_cvtepi32_ps(_mm_sub_epi32(sum, bias));
-}
-INLINE float row_sum(row_floats v) { return v[0] + v[1] + v[2] + v[3]; }
-#endif
-
-INLINE void few_rows(int type, int tokens, const product *p, const tile_block *tile, float *out, int64_t first,
-                     int64_t last) {
-  for (int64_t row = first; row < last; row++) {
-    const uint8_t *weights = p->weights + (size_t)row * p->stride;
-    row_floats total[TILE];
-    float mins[TILE] = {0};
-    memset(total, 0, sizeof total);
-    for (int64_t at = 0; at < p->blocks; at += 8) {
-      unpacked u;
-      const int n = p->blocks - at < 8 ? (int)(p->blocks - at) : 8;
-      unpack(type, weights + row_bytes(type, at), n, &u);
-      for (int b = 0; b < n; b++) {
-        const tile_block *a = tile + at + b;
-        const int8_t *w = u.q + 32 * b;
-        for (int t = 0; t < tokens; t++) {
-          if (type == Q6_K) {
-            total[t] += row_dot(w, a->q[t], 1) * (u.scale[2 * b] * a->scale[t]);
-            total[t] += row_dot(w + 16, a->q[t] + 16, 1) * (u.scale[2 * b + 1] * a->scale[t]);
-          } else
-            total[t] += row_dot(w, a->q[t], 2) * (u.scale[b] * a->scale[t]);
-          if (has_min(type)) mins[t] += u.min[b] * a->sum[t];
-        }
-      }
-    }
-    for (int t = 0; t < tokens; t++) out[t * p->out_stride + row] = row_sum(total[t]) + mins[t];
-  }
-}
-
-INLINE void few(int type, const product *p, int64_t first, int64_t last) {
-  for (int64_t token = 0; token < p->tokens; token += TILE) {
-    const tile_block *tile = p->tiles + token / TILE * p->blocks;
-    float *out = p->out + token * p->out_stride;
-    switch (p->tokens - token) {
-    case 1: few_rows(type, 1, p, tile, out, first, last); break;
-    case 2: few_rows(type, 2, p, tile, out, first, last); break;
-    case 3: few_rows(type, 3, p, tile, out, first, last); break;
-    default: few_rows(type, TILE, p, tile, out, first, last);
-    }
-  }
-}
-
-#define OF_TYPE(type)                                                                                                 \
-  static void few_##type(const product *p, int64_t first, int64_t last) { few(type, p, first, last); }                \
-  static void many_##type(const product *p, int64_t first, int64_t last) { many(type, p, first, last); }
-OF_TYPE(Q4_0) OF_TYPE(Q4_1) OF_TYPE(Q5_0) OF_TYPE(Q5_1) OF_TYPE(Q8_0) OF_TYPE(Q4_K) OF_TYPE(Q5_K) OF_TYPE(Q6_K)
-
-typedef void (*rows_function)(const product *, int64_t first, int64_t last);
-static const rows_function FUNCTIONS[][2] = {
-    [Q4_0] = {few_Q4_0, many_Q4_0}, [Q4_1] = {few_Q4_1, many_Q4_1}, [Q5_0] = {few_Q5_0, many_Q5_0},
-    [Q5_1] = {few_Q5_1, many_Q5_1}, [Q8_0] = {few_Q8_0, many_Q8_0}, [Q4_K] = {few_Q4_K, many_Q4_K},
-    [Q5_K] = {few_Q5_K, many_Q5_K}, [Q6_K] = {few_Q6_K, many_Q6_K},
-};
 
 /* ---- ggml: the parts of its structures that are used here, checked by `sq_install` ---- */
 
@@ -452,10 +42,10 @@ typedef struct {
   void *context; /* a C++ object: its first word is the address of its table of virtual functions */
 } buffer_type;
 
-enum { F32 = 0 };
-static int MUL_MAT; /* the number of the operation, learnt from ggml */
+enum { F32 = 0, F16 = 1 };
+static int MUL_MAT, FLASH_ATTN_EXT = -1; /* the numbers of the operations, learnt from ggml */
 static atomic_int enabled = 1;
-static atomic_llong computed;
+static atomic_llong computed, attended;
 static void (*barrier)(void *);
 static void (*chunk_set)(void *, int);
 static int (*chunk_add)(void *, int);
@@ -472,36 +62,47 @@ static bool supported(const tensor *op) {
          (!w->buffer || is_host(w->buffer));
 }
 
-static size_t needed(const tensor *op) {
-  const int64_t tiles = (op->src[1]->ne[1] + TILE - 1) / TILE;
-  return (size_t)(tiles * op->src[1]->ne[0] / 32) * sizeof(tile_block) + 64;
+/* Bytes of the quantised activations of so many tokens. */
+static size_t needed(int64_t tokens, int64_t blocks) {
+  if (tokens <= FEW) return (size_t)(tokens * ((blocks + 7) / 8)) * sizeof(token_block) + 64;
+  return (size_t)((tokens + TILE - 1) / TILE * blocks) * sizeof(tile_block) + 64;
 }
+
+/* Quantise those of token `t`; places of a tile without a token count as zeros. */
+static void quantise_one(const float *x, int64_t t, int64_t tokens, int64_t blocks, void *to) {
+  if (tokens <= FEW) {
+    quantise_token(x, blocks, (token_block *)to + t * ((blocks + 7) / 8));
+    return;
+  }
+  tile_block *tile = (tile_block *)to + t / TILE * blocks;
+  if (t < tokens)
+    quantise_tile(x, blocks, tile, t % TILE);
+  else
+    for (int64_t b = 0; b < blocks; b++) {
+      memset(tile[b].q[t % TILE], 0, 32);
+      tile[b].scale[t % TILE] = tile[b].sum[t % TILE] = 0;
+    }
+}
+INLINE int64_t places(int64_t tokens) { return tokens <= FEW ? tokens : (tokens + TILE - 1) / TILE * TILE; }
 
 static bool work_size(void *self, int threads, const tensor *op, size_t *size) {
   (void)self, (void)threads;
-  *size = needed(op);
+  *size = needed(op->src[1]->ne[1], op->src[1]->ne[0] / 32);
   return true;
 }
 
 static bool compute(void *self, const compute_params *params, tensor *op) {
   (void)self;
   const tensor *w = op->src[0], *x = op->src[1];
-  if (params->nth < 1 || params->ith < 0 || params->ith >= params->nth || params->wsize < needed(op)) return false;
-  tile_block *tiles = (tile_block *)(((uintptr_t)params->wdata + 63) & ~(uintptr_t)63);
   const int64_t tokens = x->ne[1], blocks = w->ne[0] / 32, rows = w->ne[1];
-  for (int64_t t = params->ith; t < (tokens + TILE - 1) / TILE * TILE; t += params->nth) {
-    tile_block *tile = tiles + t / TILE * blocks;
-    if (t < tokens)
-      quantise((const float *)((const char *)x->data + (size_t)t * x->nb[1]), blocks, tile, t % TILE);
-    else /* the tile's empty places count as zeros */
-      for (int64_t b = 0; b < blocks; b++) {
-        memset(tile[b].q[t % TILE], 0, 32);
-        tile[b].scale[t % TILE] = tile[b].sum[t % TILE] = 0;
-      }
-  }
+  if (params->nth < 1 || params->ith < 0 || params->ith >= params->nth || params->wsize < needed(tokens, blocks))
+    return false;
+  void *room = (void *)(((uintptr_t)params->wdata + 63) & ~(uintptr_t)63);
+  for (int64_t t = params->ith; t < places(tokens); t += params->nth)
+    quantise_one((const float *)((const char *)x->data + (size_t)t * x->nb[1]), t, tokens, blocks, room);
   if (params->ith == 0) chunk_set(params->threadpool, params->nth);
   barrier(params->threadpool);
-  const product p = {w->data, w->nb[1], blocks, tiles, tokens, op->data, (int64_t)(op->nb[1] / 4)};
+  const product p = {w->data, w->nb[1], blocks, room, tokens, op->data, (int64_t)(op->nb[1] / 4)};
   const rows_function function = FUNCTIONS[w->type][tokens > FEW];
   int64_t size = rows / (params->nth * 4) / ROWS * ROWS;
   size = size < ROWS ? ROWS : size > 256 ? 256 : size;
@@ -511,13 +112,61 @@ static bool compute(void *self, const compute_params *params, tensor *op) {
   return true;
 }
 
+/* ---- attention ---- */
+
+static bool attention_of(const tensor *op, attention *a) {
+  if (op->op != FLASH_ATTN_EXT) return false;
+  const tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
+  float params[3]; /* scale, ALiBi's bias, cap of the scores */
+  memcpy(params, op->op_params, sizeof params);
+  if (!q || !k || !v || op->src[4] || params[1] != 0 || params[2] != 0 || q->type != F32 || k->type != F16 ||
+      v->type != F16 || op->type != F32 || !attends(q->ne[0]) || k->ne[0] != q->ne[0] || v->ne[0] != q->ne[0] ||
+      q->ne[3] != 1 || k->ne[3] != 1 || v->ne[3] != 1 || k->ne[1] != v->ne[1] || k->ne[2] != v->ne[2] ||
+      k->ne[2] < 1 || q->ne[2] % k->ne[2] || q->nb[0] != 4 || k->nb[0] != 2 || v->nb[0] != 2 || op->nb[0] != 4 ||
+      op->ne[0] != q->ne[0] || op->ne[1] != q->ne[2] || op->ne[2] != q->ne[1])
+    return false;
+  if (mask && (mask->type != F16 || mask->nb[0] != 2 || mask->ne[0] < k->ne[1] || mask->ne[1] < q->ne[1] ||
+               mask->ne[2] != 1 || mask->ne[3] != 1))
+    return false;
+  *a = (attention){
+      q->data,  k->data,  v->data,  mask ? mask->data : NULL,  op->data,  q->nb[1],  q->nb[2],           k->nb[1],
+      k->nb[2], v->nb[1], v->nb[2], mask ? mask->nb[1] : 0,    op->nb[2], op->nb[1], q->ne[1],           k->ne[1],
+      q->ne[2] / k->ne[2], (int)q->ne[0], params[0]};
+  return true;
+}
+
+static bool attention_size(void *self, int threads, const tensor *op, size_t *size) {
+  (void)self, (void)threads, (void)op;
+  *size = 0;
+  return true;
+}
+
+static bool compute_attention(void *self, const compute_params *params, tensor *op) {
+  (void)self;
+  attention a;
+  if (params->nth < 1 || params->ith < 0 || params->ith >= params->nth || !attention_of(op, &a)) return false;
+  if (params->ith == 0) chunk_set(params->threadpool, params->nth);
+  barrier(params->threadpool);
+  const int64_t parts = attention_parts(&a) * op->src[1]->ne[2];
+  for (int64_t i = params->ith; i < parts; i = chunk_add(params->threadpool, 1)) attend(&a, i);
+  if (params->ith == 0) atomic_fetch_add_explicit(&attended, 1, memory_order_relaxed);
+  return true;
+}
+
+/* ---- what ggml asks ---- */
+
 static void destroy(void *self) { (void)self; }
+static void *const ATTENTION_TABLE[] = {(void *)destroy, (void *)destroy, (void *)attention_size,
+                                        (void *)compute_attention};
+static struct { void *const *table; } attention_traits = {ATTENTION_TABLE};
 static void *const TRAITS_TABLE[] = {(void *)destroy, (void *)destroy, (void *)work_size, (void *)compute};
 static struct { void *const *table; } traits = {TRAITS_TABLE};
 
 static void *get_traits(void *self, const tensor *op) {
   (void)self;
-  return atomic_load_explicit(&enabled, memory_order_relaxed) && supported(op) ? (void *)&traits : NULL;
+  attention a;
+  if (!atomic_load_explicit(&enabled, memory_order_relaxed)) return NULL;
+  return supported(op) ? (void *)&traits : attention_of(op, &a) ? (void *)&attention_traits : NULL;
 }
 static bool supports_op(void *self, void *device, const tensor *op) {
   (void)self, (void)device, (void)op;
@@ -531,7 +180,7 @@ static buffer_type our_type;
 
 static struct { size_t size; void *memory; bool no_alloc; } const ARENA = {1 << 20, NULL, false};
 
-/* A small product in ggml: `run` computes it and returns the sum of its results. */
+/* A small operation in ggml: `run` computes it and returns the sum of its results. */
 typedef struct {
   void *context, *graph;
   tensor *weights, *activations, *result;
@@ -541,7 +190,8 @@ typedef struct {
 static double run(const trial *t) {
   if (t->compute(t->context, t->graph, 2) != 0) return NAN;
   double sum = 0;
-  for (int i = 0; i < 6; i++) sum += (i + 1) * ((const float *)t->result->data)[i];
+  const int64_t count = t->result->ne[0] * t->result->ne[1] * t->result->ne[2];
+  for (int64_t i = 0; i < count; i++) sum += (double)(i + 1) * ((const float *)t->result->data)[i];
   return sum;
 }
 
@@ -551,11 +201,41 @@ static double run(const trial *t) {
     if (!(variable)) return "this llama.cpp does not export " name;                                                   \
   } while (0)
 
+/* Attention of two tokens, four heads on two of keys, over 40 positions, after products are installed: taken over if
+ggml's structures look as they do here and the results are the same. */
+static void install_attention(void *library, void *(*init)(typeof(ARENA)), void (*release)(void *), trial t,
+                              void *(*new_graph)(void *), void (*expand)(void *, tensor *)) {
+  tensor *(*cube)(void *, int, int64_t, int64_t, int64_t);
+  tensor *(*attention_op)(void *, tensor *, tensor *, tensor *, tensor *, float, float, float);
+  const char *(*op_name)(int) = (const char *(*)(int))dlsym(library, "ggml_op_name");
+  *(void **)&cube = dlsym(library, "ggml_new_tensor_3d");
+  *(void **)&attention_op = dlsym(library, "ggml_flash_attn_ext");
+  if (!cube || !attention_op || !op_name || !(t.context = init(ARENA))) return;
+  tensor *q = cube(t.context, F32, 64, 2, 4), *mask = cube(t.context, F16, 40, 64, 1);
+  tensor *k = cube(t.context, F16, 64, 40, 2), *v = cube(t.context, F16, 64, 40, 2);
+  t.result = attention_op(t.context, q, k, v, mask, 0.25f, 0, 0);
+  for (int i = 0; i < 512; i++) ((float *)q->data)[i] = (float)(i % 23) / 11 - 1;
+  for (int i = 0; i < 5120; i++) {
+    ((uint16_t *)k->data)[i] = (uint16_t)(0x3000 + i * 37 % 0x800 + (i % 3 ? 0 : 0x8000)); /* 1/8 to 1/2 */
+    ((uint16_t *)v->data)[i] = (uint16_t)(0x3400 + i * 53 % 0x800 + (i % 5 ? 0 : 0x8000));
+  }
+  for (int i = 0; i < 2560; i++) ((uint16_t *)mask->data)[i] = i % 40 > 36 + i / 40 ? 0xfc00 : 0;
+  t.graph = new_graph(t.context);
+  expand(t.graph, t.result);
+  const double theirs = run(&t);
+  const long long before = attended;
+  if (strcmp(op_name(t.result->op), "FLASH_ATTN_EXT") == 0) FLASH_ATTN_EXT = t.result->op;
+  const double ours = run(&t);
+  if (attended != before + 1 || !(fabs(ours - theirs) < 0.01 * fabs(theirs))) FLASH_ATTN_EXT = -1;
+  release(t.context);
+}
+
 /* Use the kernel in an opened llama.cpp, once; NULL, or why it cannot be used. Nothing is changed then. */
 EXPORT const char *sq_install(void *library) {
   struct { buffer_type **begin, **end, **room; } *(*types)(void);
   buffer_type *(*repack)(void), *(*cpu_type)(void);
-  void **type_table, **traits_table, *part, *(*cpu)(void), *(*procedure)(void *, const char *), *(*device)(void *, size_t);
+  void **type_table, **traits_table, *part;
+  void *(*cpu)(void), *(*procedure)(void *, const char *), *(*device)(void *, size_t);
   FIND(types, "_Z39ggml_backend_cpu_get_extra_buffer_typesv");
   FIND(repack, "_Z35ggml_backend_cpu_repack_buffer_typev");
   FIND(type_table, "_ZTVN4ggml3cpu6repack17extra_buffer_typeE");
@@ -634,7 +314,10 @@ EXPORT const char *sq_install(void *library) {
   list->end = list->room = entries + count + 1;
   const double ours = run(&t);
   release(t.context);
-  if (computed == 1 && fabs(ours - theirs) < 0.01 * fabs(theirs)) return NULL;
+  if (computed == 1 && fabs(ours - theirs) < 0.01 * fabs(theirs)) {
+    install_attention(library, init, release, t, new_graph, expand);
+    return NULL;
+  }
   list->end--;
   return "another way of computing products";
 }
@@ -643,18 +326,33 @@ EXPORT const char *sq_install(void *library) {
 EXPORT void sq_enable(int on) { atomic_store(&enabled, on); }
 /* Products computed here since the start. */
 EXPORT long long sq_computed(void) { return atomic_load(&computed); }
+/* Attention of a layer computed here since the start; none if this llama.cpp keeps its own. */
+EXPORT long long sq_attended(void) { return atomic_load(&attended); }
 EXPORT const char *sq_name(void) { return KERNEL; }
 
 /* One product on one thread, for tests: out[tokens][rows] of contiguous weights; 0, or -1 for what is not supported. */
 EXPORT int sq_multiply(int type, const void *weights, int64_t columns, int64_t rows, const float *x, int64_t tokens,
                        float *out) {
   if (type < 0 || type > Q6_K || !FUNCTIONS[type][0] || columns % (is_k(type) ? 256 : 32)) return -1;
-  const int64_t blocks = columns / 32, tiles = (tokens + TILE - 1) / TILE;
-  tile_block *all = calloc((size_t)(tiles * blocks + 1), sizeof *all);
+  const int64_t blocks = columns / 32;
+  void *all = aligned_alloc(64, (needed(tokens, blocks) + 63) / 64 * 64);
   if (!all) return -1;
-  for (int64_t t = 0; t < tokens; t++) quantise(x + t * columns, blocks, all + t / TILE * blocks, t % TILE);
+  for (int64_t t = 0; t < places(tokens); t++) quantise_one(x + t * columns, t, tokens, blocks, all);
   const product p = {weights, row_bytes(type, blocks), blocks, all, tokens, out, rows};
   FUNCTIONS[type][tokens > FEW](&p, 0, rows);
   free(all);
+  return 0;
+}
+
+/* Attention on one thread, for tests, of contiguous q[heads][tokens][size], k and v[shared][positions][size] and
+mask[tokens][positions] or NULL; out[tokens][heads][size]. 0, or -1 for what is not supported. */
+EXPORT int sq_attend(const float *q, const uint16_t *k, const uint16_t *v, const uint16_t *mask, int64_t tokens,
+                     int64_t positions, int64_t heads, int64_t shared, int64_t size, float scale, float *out) {
+  if (!attends(size) || shared < 1 || heads % shared) return -1;
+  const size_t row = (size_t)size * 4, half_row = (size_t)size * 2, all = half_row * (size_t)positions;
+  const attention a = {(const char *)q, (const char *)k, (const char *)v, (const char *)mask, (char *)out, row,
+                       row * (size_t)tokens, half_row, all, half_row, all, 2 * (size_t)positions, row * (size_t)heads,
+                       row, tokens, positions, heads / shared, (int)size, scale};
+  for (int64_t i = 0; i < attention_parts(&a) * shared; i++) attend(&a, i);
   return 0;
 }

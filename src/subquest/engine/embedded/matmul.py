@@ -1,4 +1,4 @@
-"""Our kernel for products with quantised weights, put into the llama.cpp of the wheel.
+"""Our kernel for products with quantised weights and for attention, put into the llama.cpp of the wheel.
 
 The wheel's llama.cpp is compiled for any machine of its architecture and leaves the dot-product instructions of newer
 CPUs unused. `matmul.c` uses them, and llama.cpp calls it in place of its own kernel. Without it (a CPU without these
@@ -56,6 +56,11 @@ class Kernel:
         """How many products it has computed."""
         return int(self._library.sq_computed())
 
+    @property
+    def attentions(self) -> int:
+        """Of how many layers it has computed the attention."""
+        return int(self._library.sq_attended())
+
 
 def switched_off() -> bool:
     return os.environ.get(SWITCH, "on" if platform.machine() in TRIED else "off") == "off"
@@ -98,7 +103,9 @@ def declare(library: Any) -> Any:
         ("sq_install", c.c_char_p, (c.c_void_p,)),
         ("sq_enable", None, (c.c_int,)),
         ("sq_computed", c.c_longlong, ()),
+        ("sq_attended", c.c_longlong, ()),
         ("sq_name", c.c_char_p, ()),
+        ("sq_attend", c.c_int, (*(c.c_void_p,) * 4, *(c.c_int64,) * 5, c.c_float, c.c_void_p)),
         ("sq_multiply", c.c_int, (c.c_int, *(c.c_void_p, c.c_int64, c.c_int64), *(c.c_void_p, c.c_int64, c.c_void_p))),
     ):
         function = getattr(library, name)

@@ -100,7 +100,7 @@ class Endpoint:
                 if not error.retryable:
                     raise error from None
             if attempt > self.retries or timed_out > 1:
-                raise type(error)(f"{error} (tried {attempt} times)")
+                raise type(error)(f"{error} (tried {attempt} times)" if attempt > 1 else str(error))
             if asked_wait is not None and asked_wait > self.timeout:
                 asked = f"the server asks to wait {asked_wait:.0f} s, longer than `timeout` under [engine], which is"
                 raise EngineUnavailable(f"{error} ({asked} {self.timeout:g} s)")

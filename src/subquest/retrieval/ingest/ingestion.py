@@ -208,7 +208,7 @@ class _Run:
         if not name or (known is not None and known.how.partition(_NEWER)[2] == self._newer.get(name, "")):
             return False
         if known is not None:  # its newer version was found after it was read
-            self.report.files -= 1
+            self.report.files -= known.was_read
         del self._done_with[found.path]
         self._taken.discard(name)
         return True
@@ -285,7 +285,7 @@ class _Run:
         if ready.known is not None:
             self._ledger.keep(account.name, account.path, account.source)
             self._done_with[ready.found.path] = account.name
-            self.report.files_unchanged += 1
+            self.report.files_unchanged += ready.known.was_read
             self.report.unchanged += ready.known.passages
             self._remember(account.name, ready.known)
         elif ready.file is not None:
@@ -323,7 +323,6 @@ class _Run:
             self._progress(state)
 
     def _done(self, ready: _Ready, contents: Contents) -> None:
-        self.report.files += 1
         self._done_with[ready.found.path] = ready.account.name
         note, wrong = note_on(contents), wrong_with(contents, self._ocr)
         how = self._how + (_RECOGNISED if self._ocr else "") + (_UNGUESSED if contents.unguessed else "")
@@ -333,6 +332,7 @@ class _Run:
         if ready.file is not None and _stamp(ready.file) != ready.stamp:
             note = "it changed while it was read; add it again once it is complete"
         ready.account.result = Known(ready.hash, how, contents.passages, contents.empty_pages, note, wrong)
+        self.report.files += ready.account.result.was_read
         if contents.wrong:
             self.report.broken += 1
         else:

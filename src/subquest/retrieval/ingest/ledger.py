@@ -40,6 +40,11 @@ class Known(NamedTuple):
     wrong: str
     """What could not be read."""
 
+    @property
+    def was_read(self) -> bool:
+        """A scan without OCR, or an archive of which no member can be read, was not."""
+        return self.passages > 0 or not self.wrong
+
 
 @dataclass(slots=True)
 class Account:

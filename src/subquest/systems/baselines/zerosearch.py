@@ -17,7 +17,7 @@ from ...engine import Engine, Sampling
 from ...errors import EngineError, SearchError, UsageError
 from ...protocol import parse
 from ...record import Document, Hit, Usage
-from ...runtime.prompts import Prompts
+from ...runtime.prompts import Prompts, prompt_set_of
 from .dialect import ZEROSEARCH
 from .search_agent import SearchAgent
 
@@ -59,7 +59,8 @@ class SimulatedSearch:
         self._noise = noise
         self._seed = seed
         self._sampling = sampling or Sampling(max_tokens=512, temperature=0.8)
-        self._prompts = Prompts(Path(__file__).parent / "prompts" / "zerosearch", Path(prompts) if prompts else None)
+        own, given = Path(__file__).parent / "prompts" / "zerosearch", Path(prompts) if prompts else None
+        self._prompts = Prompts(own, given, lambda name: prompt_set_of(engine))
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         return list(await asyncio.gather(*(self._write(query, k) for query in queries)))

@@ -16,7 +16,7 @@ from ...limits import Limits
 from ...protocol import fence
 from ...runtime.answering import note_stop
 from ...runtime.context import Context, LimitReached
-from ...runtime.rendering import cut_to_tokens, show_results
+from ...runtime.rendering import cut_to_tokens, show_results, today
 from ...runtime.replies import said
 from ...runtime.tool_loop import Tool, reason
 from .expert import READERS, Desk, Expert, Report, work_out
@@ -61,7 +61,8 @@ class DeepSearch(Expert):
         kit.announce(run.context_id(deep, number), hits)
 
         def opening(results: str) -> list[Message]:
-            return desk.prompts.messages("explorer", reasoning=intent, query=query, results=results)
+            fields = {"reasoning": intent, "query": query, "results": results, "date": today()}
+            return desk.prompts.messages("explorer", **fields)
 
         end = await reason(
             run,

@@ -1,0 +1,446 @@
+/* Products of quantised weights and activations, with the dot-product instructions of this CPU.
+
+Activations are quantised to int8 with one scale per 32 of a token, once per product. Many tokens: the weights of a
+panel of rows are unpacked to int8 and used for all tokens, `TILE` at a time. Few tokens: row by row.
+A weight is scale * q + min; `scale` belongs to 32 weights (to 16 in Q6_K), `min` to 32. */
+
+#pragma once
+
+#include "cpu.h"
+
+#define ROWS (LANES * VECTORS)
+#define TILE 4     /* tokens computed together */
+#define FEW 4      /* tokens up to which weights are not worth a panel */
+#define AHEAD 1024 /* bytes of a row that are asked for before they are used */
+#define CHUNK 64   /* blocks of 32 weights of a panel, so that it stays in the first cache */
+
+/* ---- activations ---- */
+
+typedef struct {
+  int8_t q[TILE][32];
+  float scale[TILE];
+  float sum[TILE]; /* of the 32 quantised values, times their scale */
+} tile_block;      /* 32 activations of TILE tokens */
+
+typedef struct {
+  int8_t q[256];
+  float scale[8];
+  float sum[8];
+  int32_t start[16][4]; /* -32 times the sum of each 16 quantised values, and zeros: what Q6_K's offset adds */
+} token_block;          /* 256 activations of a token */
+
+/* 32 activations; the sum of the quantised values. */
+INLINE int quantise(const float *x, int8_t *q, float *scale) {
+  float most = 0;
+  for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
+  const float inverse = most > 0 ? 127 / most : 0;
+  int sum = 0;
+  for (int i = 0; i < 32; i++) {
+    const int value = (int)__builtin_rintf(x[i] * inverse);
+    sum += value;
+    q[i] = (int8_t)(value ^ ADDED);
+  }
+  *scale = most / 127;
+  return sum;
+}
+
+/* One token's activations into its place in a tile. */
+static void quantise_tile(const float *x, int64_t blocks, tile_block *tile, int place) {
+  for (int64_t b = 0; b < blocks; b++, x += 32, tile++) {
+    const int sum = quantise(x, tile->q[place], &tile->scale[place]);
+    tile->sum[place] = tile->scale[place] * (float)sum;
+  }
+}
+
+static void quantise_token(const float *x, int64_t blocks, token_block *to) {
+  for (int64_t at = 0; at < blocks; at += 8, to++) {
+    if (blocks - at < 8) memset(to, 0, sizeof *to);
+    for (int64_t b = 0; b < 8 && at + b < blocks; b++, x += 32) {
+      const int sum = quantise(x, to->q + 32 * b, &to->scale[b]);
+      to->sum[b] = to->scale[b] * (float)sum;
+      int first = 0;
+      for (int i = 0; i < 16; i++) first += (int8_t)(to->q[32 * b + i] ^ ADDED);
+      memset(to->start[2 * b], 0, 2 * sizeof to->start[0]);
+      to->start[2 * b][0] = -32 * first;
+      to->start[2 * b + 1][0] = -32 * (sum - first);
+    }
+  }
+}
+
+/* ---- weights: how each type of ggml stores them ---- */
+
+enum { Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q4_K = 12, Q5_K = 13, Q6_K = 14 };
+
+typedef struct {
+  int8_t q[256];
+  float scale[16]; /* one per 32 weights; in Q6_K one per 16 */
+  float min[8];
+} unpacked; /* up to 256 weights of a row */
+
+INLINE int bytes_of(int type) { /* of a block */
+  switch (type) {
+  case Q4_0: return 18;
+  case Q4_1: return 20;
+  case Q5_0: return 22;
+  case Q5_1: return 24;
+  case Q8_0: return 34;
+  case Q4_K: return 144;
+  case Q5_K: return 176;
+  case Q6_K: return 210;
+  default: return 0;
+  }
+}
+INLINE bool is_k(int type) { return type >= Q4_K; } /* blocks of 256 weights, else of 32 */
+INLINE bool has_min(int type) { return type == Q4_1 || type == Q5_1 || type == Q4_K || type == Q5_K; }
+INLINE size_t row_bytes(int type, int64_t blocks) { /* of 32 weights */
+  return (size_t)(is_k(type) ? blocks / 8 : blocks) * (size_t)bytes_of(type);
+}
+
+static uint64_t FIFTH_BIT[256]; /* the eight bits of a byte, each as 16 in a byte of its own */
+__attribute__((constructor)) static void fill_table(void) {
+  for (int i = 0; i < 256; i++)
+    for (int j = 0; j < 8; j++) FIFTH_BIT[i] |= (uint64_t)(i >> j & 1) << (8 * j + 4);
+}
+
+/* What is taken from the stored weights. */
+INLINE int offset_of(int type) { return type == Q4_0 ? 8 : type == Q5_0 ? 16 : type == Q6_K ? 32 : 0; }
+
+/* Half `h` of the 32 weights of block `b`, of the up to eight blocks that begin at `p`; the offset is still in them. */
+INLINE bytes weights_of(int type, const uint8_t *p, int b, int h) {
+  if (type == Q4_K || type == Q5_K) {
+    const bytes packed = load_bytes(p + (type == Q4_K ? 16 : 48) + 32 * (b / 2) + 16 * h);
+    const bytes low = b % 2 ? packed >> 4 : packed & 15;
+    if (type == Q4_K) return low;
+    const bytes high = load_bytes(p + 16 + 16 * h);
+    return low | ((b < 4 ? high << (4 - b) : high >> (b - 4)) & 16);
+  }
+  if (type == Q6_K) {
+    const bytes packed = load_bytes(p + 64 * (b / 4) + 32 * (b % 2) + 16 * h);
+    const bytes high = load_bytes(p + 128 + 32 * (b / 4) + 16 * h);
+    return (b % 4 > 1 ? packed >> 4 : packed & 15) | ((b % 4 < 3 ? high << (4 - 2 * (b % 4)) : high >> 2) & 48);
+  }
+  p += b * bytes_of(type) + (has_min(type) ? 4 : 2);
+  if (type == Q8_0) return load_bytes(p + 16 * h);
+  const bool five = type == Q5_0 || type == Q5_1;
+  const bytes packed = load_bytes(p + (five ? 4 : 0)), low = h ? packed >> 4 : packed & 15;
+  return five ? low | (bytes)(longs){FIFTH_BIT[p[2 * h]], FIFTH_BIT[p[2 * h + 1]]} : low;
+}
+
+/* Scale and minimum of the eight parts of a Q4_K or Q5_K block: six bits each in twelve bytes. */
+INLINE void k_scales(const uint8_t *block, unpacked *out) {
+  const float scale = half(block), min = half(block + 2);
+  const uint8_t *s = block + 4;
+  for (int j = 0; j < 4; j++) {
+    out->scale[j] = scale * (s[j] & 63);
+    out->min[j] = -min * (s[j + 4] & 63);
+    out->scale[j + 4] = scale * ((s[j + 8] & 15) | s[j] >> 6 << 4);
+    out->min[j + 4] = -min * (s[j + 8] >> 4 | s[j + 4] >> 6 << 4);
+  }
+}
+
+/* `blocks` (at most 8, and 8 of the K types) blocks of 32 weights. */
+INLINE void unpack(int type, const uint8_t *p, int blocks, unpacked *out) {
+  const int count = is_k(type) ? 8 : blocks;
+#pragma GCC unroll 8
+  for (int b = 0; b < count; b++)
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; h++) {
+      const bytes w = weights_of(type, p, b, h) - (uint8_t)offset_of(type);
+      memcpy(out->q + 32 * b + 16 * h, &w, sizeof w);
+    }
+  if (type == Q4_K || type == Q5_K)
+    k_scales(p, out);
+  else if (type == Q6_K)
+    for (int i = 0; i < 16; i++) out->scale[i] = half(p + 208) * (int8_t)p[192 + i];
+  else
+    for (int b = 0; b < blocks; b++, p += bytes_of(type)) {
+      out->scale[b] = half(p);
+      if (has_min(type)) out->min[b] = half(p + 2);
+    }
+}
+
+/* ---- many tokens ---- */
+
+typedef struct {
+  int32_t w[8][ROWS]; /* four weights each: column 4 * g + 0..3 of a row */
+  float scale[2][ROWS];
+  float min[ROWS];
+#ifdef UNSIGNED_ACTIVATIONS
+  int32_t bias[2][ROWS]; /* takes the added 128 away again */
+#endif
+} panel_block; /* 32 weights of ROWS rows */
+
+INLINE void build_panel(int type, const uint8_t *weights, size_t stride, int rows, int64_t first, int blocks,
+                        panel_block *panel) {
+  if (rows < ROWS) memset(panel, 0, (size_t)blocks * sizeof *panel);
+  for (int r = 0; r < rows; r++)
+    for (int b = 0; b < blocks; b += 8) {
+      unpacked u;
+      const int n = blocks - b < 8 ? blocks - b : 8;
+      unpack(type, weights + (size_t)r * stride + row_bytes(type, first + b), n, &u);
+      for (int j = 0; j < n; j++) {
+        panel_block *to = panel + b + j;
+        int32_t group[8];
+        memcpy(group, u.q + 32 * j, 32);
+        for (int g = 0; g < 8; g++) to->w[g][r] = group[g];
+        to->scale[0][r] = type == Q6_K ? u.scale[2 * j] : u.scale[j];
+        if (type == Q6_K) to->scale[1][r] = u.scale[2 * j + 1];
+        if (has_min(type)) to->min[r] = u.min[j];
+#ifdef UNSIGNED_ACTIVATIONS
+        for (int h = 0; h < 2; h++) {
+          int sum = 0;
+          for (int i = 0; i < 16; i++) sum += u.q[32 * j + 16 * h + i];
+          to->bias[h][r] = -128 * sum;
+        }
+#endif
+      }
+    }
+}
+
+/* sums[t][v] += four columns of a panel times those of token t, for both halves of a block. */
+#if defined(__ARM_FEATURE_DOTPROD)
+#define GROUP(g)                                                                                                      \
+  for (int v = 0; v < VECTORS; v++) {                                                                                 \
+    const int8x16_t w = (int8x16_t)load_ints(block->w[4 * h + g] + v * LANES);                                        \
+    for (int t = 0; t < TILE; t++) sums[t][v] = (ints)vdotq_laneq_s32((int32x4_t)sums[t][v], w, a[t], g);             \
+  }
+#endif
+
+INLINE void dot_half(const panel_block *block, const tile_block *tile, int h, ints sums[TILE][VECTORS]) {
+#if defined(__ARM_FEATURE_DOTPROD)
+  int8x16_t a[TILE];
+  for (int t = 0; t < TILE; t++) a[t] = vld1q_s8(tile->q[t] + 16 * h);
+  GROUP(0) GROUP(1) GROUP(2) GROUP(3)
+#else
+  for (int g = 4 * h; g < 4 * h + 4; g++)
+    for (int v = 0; v < VECTORS; v++) {
+      const wide w = (wide)load_ints(block->w[g] + v * LANES);
+      for (int t = 0; t < TILE; t++) {
+        int32_t four;
+        memcpy(&four, tile->q[t] + 4 * g, 4);
+        sums[t][v] = (ints)DPBUSD((wide)sums[t][v], BROADCAST(four), w);
+      }
+    }
+#endif
+}
+
+INLINE void start(const panel_block *block, int h, bool both, ints sums[TILE][VECTORS]) {
+  for (int t = 0; t < TILE; t++)
+    for (int v = 0; v < VECTORS; v++) {
+#ifdef UNSIGNED_ACTIVATIONS
+      sums[t][v] = load_ints(block->bias[h] + v * LANES);
+      if (both) sums[t][v] += load_ints(block->bias[1] + v * LANES);
+#else
+      sums[t][v] = (ints){0};
+#endif
+    }
+  (void)block, (void)h, (void)both;
+}
+
+INLINE void add_scaled(const panel_block *block, const tile_block *tile, int h, const ints sums[TILE][VECTORS],
+                       floats total[TILE][VECTORS]) {
+  for (int v = 0; v < VECTORS; v++) {
+    const floats scale = load_floats(block->scale[h] + v * LANES);
+    for (int t = 0; t < TILE; t++)
+      total[t][v] += __builtin_convertvector(sums[t][v], floats) * (scale * tile->scale[t]);
+  }
+}
+
+INLINE void multiply_tile(int type, const panel_block *panel, const tile_block *tile, int blocks,
+                          floats total[TILE][VECTORS]) {
+  for (const panel_block *end = panel + blocks; panel < end; panel++, tile++) {
+    ints sums[TILE][VECTORS];
+    start(panel, 0, type != Q6_K, sums);
+    dot_half(panel, tile, 0, sums);
+    if (type == Q6_K) {
+      add_scaled(panel, tile, 0, sums, total);
+      start(panel, 1, false, sums);
+    }
+    dot_half(panel, tile, 1, sums);
+    add_scaled(panel, tile, type == Q6_K, sums, total);
+    if (has_min(type))
+      for (int v = 0; v < VECTORS; v++) {
+        const floats min = load_floats(panel->min + v * LANES);
+        for (int t = 0; t < TILE; t++) total[t][v] += min * tile->sum[t];
+      }
+  }
+}
+
+typedef struct {
+  const uint8_t *weights;
+  size_t stride; /* bytes from row to row */
+  int64_t blocks; /* of 32 weights in a row */
+  const void *activations; /* up to FEW tokens: token_block, token by token; else tile_block, tile by tile */
+  int64_t tokens;
+  float *out;
+  int64_t out_stride; /* floats from token to token */
+} product;
+
+INLINE void many(int type, const product *p, int64_t first, int64_t last) {
+  panel_block panel[CHUNK];
+  for (int64_t at = 0; at < p->blocks; at += CHUNK) {
+    const int blocks = (int)(p->blocks - at < CHUNK ? p->blocks - at : CHUNK);
+    for (int64_t row = first; row < last; row += ROWS) {
+      const int rows = (int)(last - row < ROWS ? last - row : ROWS);
+      build_panel(type, p->weights + (size_t)row * p->stride, p->stride, rows, at, blocks, panel);
+      for (int64_t token = 0; token < p->tokens; token += TILE) {
+        floats total[TILE][VECTORS];
+        memset(total, 0, sizeof total);
+        multiply_tile(type, panel, (const tile_block *)p->activations + token / TILE * p->blocks + at, blocks, total);
+        for (int t = 0; t < TILE && token + t < p->tokens; t++) {
+          float *out = p->out + (token + t) * p->out_stride + row, found[ROWS] = {0};
+          const size_t size = rows == ROWS ? sizeof found : (size_t)rows * sizeof *found;
+          if (at) memcpy(found, out, size);
+          for (int v = 0; v < VECTORS; v++) {
+            total[t][v] += load_floats(found + v * LANES);
+            memcpy(found + v * LANES, &total[t][v], sizeof total[t][v]);
+          }
+          memcpy(out, found, size);
+        }
+      }
+    }
+  }
+}
+
+/* ---- few tokens: row by row, weights stay in registers ---- */
+
+/* `dot4`: four sums of four products; `sum4`: of the four floats of a register. */
+#if defined(__ARM_FEATURE_DOTPROD)
+INLINE four_ints dot4(four_ints sum, bytes w, bytes a) {
+  return (four_ints)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)a);
+}
+INLINE float sum4(four_floats v) { return vaddvq_f32((float32x4_t)v); }
+INLINE four_floats four_halves(const uint8_t *p, int stride) {
+  uint16x4_t all = vdup_n_u16(0);
+  all = vld1_lane_u16((const uint16_t *)p, all, 0);
+  all = vld1_lane_u16((const uint16_t *)(p + stride), all, 1);
+  all = vld1_lane_u16((const uint16_t *)(p + 2 * stride), all, 2);
+  all = vld1_lane_u16((const uint16_t *)(p + 3 * stride), all, 3);
+  return (four_floats)vcvt_f32_f16((float16x4_t)all);
+}
+#else
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#define DPBUSD4 _mm_dpbusd_epi32
+#else
+#define DPBUSD4 _mm_dpbusd_avx_epi32
+#endif
+INLINE four_ints dot4(four_ints sum, bytes w, bytes a) {
+  return (four_ints)DPBUSD4((__m128i)sum, (__m128i)a, (__m128i)w);
+}
+INLINE float sum4(four_floats v) { return v[0] + v[1] + v[2] + v[3]; }
+INLINE four_floats four_halves(const uint8_t *p, int stride) {
+  uint16_t h[4];
+  for (int i = 0; i < 4; i++) memcpy(h + i, p + i * stride, 2);
+  return (four_floats)_mm_cvtph_ps(_mm_setr_epi16((short)h[0], (short)h[1], (short)h[2], (short)h[3], 0, 0, 0, 0));
+}
+#endif
+
+/* Four bytes as floats. */
+INLINE four_floats four_bytes(uint32_t word, bool is_signed) {
+  const four_words all = (four_words){0} + word;
+  if (is_signed) return __builtin_convertvector((four_ints)(all << (four_words){24, 16, 8, 0}) >> 24, four_floats);
+  return __builtin_convertvector((four_ints)(all >> (four_words){0, 8, 16, 24} & 255), four_floats);
+}
+INLINE uint32_t word_at(const uint8_t *p) { uint32_t w; memcpy(&w, p, sizeof w); return w; }
+
+/* Scales (16 in Q6_K) and minimums of eight blocks. */
+INLINE void eight_scales(int type, const uint8_t *p, four_floats scale[4], four_floats min[2]) {
+  if (type == Q6_K)
+    for (int i = 0; i < 4; i++) scale[i] = four_bytes(word_at(p + 192 + 4 * i), true) * half(p + 208);
+  else if (is_k(type)) {
+    const uint32_t one = word_at(p + 4), two = word_at(p + 8), three = word_at(p + 12);
+    scale[0] = four_bytes(one & 0x3f3f3f3f, false) * half(p);
+    scale[1] = four_bytes((three & 0x0f0f0f0f) | (one >> 2 & 0x30303030), false) * half(p);
+    min[0] = four_bytes(two & 0x3f3f3f3f, false) * -half(p + 2);
+    min[1] = four_bytes((three >> 4 & 0x0f0f0f0f) | (two >> 2 & 0x30303030), false) * -half(p + 2);
+  } else
+    for (int i = 0; i < 2; i++, p += 4 * bytes_of(type)) {
+      scale[i] = four_halves(p, bytes_of(type));
+      min[i] = has_min(type) ? four_halves(p + 2, bytes_of(type)) : scale[i] * (float)-offset_of(type);
+    }
+}
+
+INLINE void few_blocks(int type, int tokens, const uint8_t *p, const token_block *a, int64_t apart,
+                       four_floats *total) {
+  four_floats scale[4], min[2], factor[FEW][4];
+  eight_scales(type, p, scale, min);
+  for (int t = 0; t < tokens; t++) {
+    const token_block *of = a + t * apart;
+    for (int i = 0; i < 2; i++) {
+      const four_floats by = load_four(of->scale + 4 * i);
+      if (type == Q6_K) {
+        factor[t][2 * i] = scale[2 * i] * (four_floats){by[0], by[0], by[1], by[1]};
+        factor[t][2 * i + 1] = scale[2 * i + 1] * (four_floats){by[2], by[2], by[3], by[3]};
+      } else
+        factor[t][i] = scale[i] * by;
+      if (type != Q6_K && type != Q8_0) total[t] += min[i] * load_four(of->sum + 4 * i);
+    }
+  }
+#pragma GCC unroll 8
+  for (int b = 0; b < 8; b++) {
+    const bytes one = weights_of(type, p, b, 0), two = weights_of(type, p, b, 1);
+    four_ints none[2] = {0};
+#ifdef UNSIGNED_ACTIVATIONS
+    none[0] = -dot4((four_ints){0}, one, (bytes){0} + 128);
+    none[1] = -dot4((four_ints){0}, two, (bytes){0} + 128);
+#endif
+#pragma GCC unroll 4
+    for (int t = 0; t < tokens; t++) {
+      const uint8_t *q = (const uint8_t *)a[t * apart].q + 32 * b;
+      if (type == Q6_K) {
+        const token_block *of = a + t * apart;
+        const four_ints first = dot4(none[0] + load_words(of->start[2 * b]), one, load_bytes(q));
+        const four_ints second = dot4(none[1] + load_words(of->start[2 * b + 1]), two, load_bytes(q + 16));
+        total[t] += __builtin_convertvector(first, four_floats) * factor[t][b / 2][b % 2 * 2];
+        total[t] += __builtin_convertvector(second, four_floats) * factor[t][b / 2][b % 2 * 2 + 1];
+      } else {
+        const four_ints first = dot4(none[0] + none[1], one, load_bytes(q));
+        const four_ints sum = dot4(first, two, load_bytes(q + 16));
+        total[t] += __builtin_convertvector(sum, four_floats) * factor[t][b / 4][b % 4];
+      }
+    }
+  }
+}
+
+INLINE void few_rows(int type, int tokens, const product *p, int64_t first, int64_t last) {
+  const size_t eight = row_bytes(type, 8);
+  const int64_t apart = (p->blocks + 7) / 8;
+  for (int64_t row = first; row < last; row++) {
+    const uint8_t *w = p->weights + (size_t)row * p->stride;
+    const token_block *a = p->activations;
+    four_floats total[FEW];
+    memset(total, 0, sizeof total);
+    int64_t left = p->blocks;
+    for (; left >= 8; left -= 8, w += eight, a++) {
+      for (size_t i = 0; i < eight; i += 64) __builtin_prefetch(w + AHEAD + i);
+      few_blocks(type, tokens, w, a, apart, total);
+    }
+    if (!is_k(type) && left) {
+      uint8_t rest[8 * 34] = {0};
+      memcpy(rest, w, (size_t)left * (size_t)bytes_of(type));
+      few_blocks(type, tokens, rest, a, apart, total);
+    }
+    for (int t = 0; t < tokens; t++) p->out[t * p->out_stride + row] = sum4(total[t]);
+  }
+}
+
+INLINE void few(int type, const product *p, int64_t first, int64_t last) {
+  switch (p->tokens) {
+  case 1: few_rows(type, 1, p, first, last); break;
+  case 2: few_rows(type, 2, p, first, last); break;
+  case 3: few_rows(type, 3, p, first, last); break;
+  default: few_rows(type, FEW, p, first, last);
+  }
+}
+
+#define OF_TYPE(type)                                                                                                 \
+  static void few_##type(const product *p, int64_t first, int64_t last) { few(type, p, first, last); }                \
+  static void many_##type(const product *p, int64_t first, int64_t last) { many(type, p, first, last); }
+OF_TYPE(Q4_0) OF_TYPE(Q4_1) OF_TYPE(Q5_0) OF_TYPE(Q5_1) OF_TYPE(Q8_0) OF_TYPE(Q4_K) OF_TYPE(Q5_K) OF_TYPE(Q6_K)
+
+typedef void (*rows_function)(const product *, int64_t first, int64_t last);
+static const rows_function FUNCTIONS[][2] = {
+    [Q4_0] = {few_Q4_0, many_Q4_0}, [Q4_1] = {few_Q4_1, many_Q4_1}, [Q5_0] = {few_Q5_0, many_Q5_0},
+    [Q5_1] = {few_Q5_1, many_Q5_1}, [Q8_0] = {few_Q8_0, many_Q8_0}, [Q4_K] = {few_Q4_K, many_Q4_K},
+    [Q5_K] = {few_Q5_K, many_Q5_K}, [Q6_K] = {few_Q6_K, many_Q6_K},
+};
