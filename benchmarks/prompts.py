@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from _episodes import answered, keep
+from _options import COUNT
 
 SETS = ("hotpotqa", "2wikimultihopqa", "musique")
 SYSTEMS = ("rag", "coda", "decor", "apex", "autorefine", "search-r1", "react", "search-o1", "ircot")
@@ -109,6 +110,9 @@ async def measure(args: argparse.Namespace, found: Sequence[Source]) -> dict[str
     shared = shared_settings(preview_agent(AgentSpec(system="coda")))
     shared |= {"max_tokens": args.max_tokens, "temperature": args.temperature}
     base = AgentSpec(model=args.model, engine=options, shared=shared)
+    for name in args.systems:  # what is wrong with one is told before the first has run
+        for prompts in args.prompts:
+            preview_agent(base.replace(system=name, prompts=prompts or None))
     async with open_resources(base) as resources:
         for source in found:
             for prompts in args.prompts:
@@ -144,10 +148,10 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     parser.add_argument("--questions", type=Path, help="questions about them")
     parser.add_argument("--systems", type=lambda t: t.split(","), default=list(SYSTEMS))
     parser.add_argument("--prompts", action="append", default=[], help="full, compact or a folder; repeatable")
-    parser.add_argument("--limit", type=int, default=40, help="questions of each set")
-    parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--limit", type=COUNT, default=40, help="questions of each set")
+    parser.add_argument("--concurrency", type=COUNT, default=64)
     parser.add_argument("--context", type=int, help="the longest context")
-    parser.add_argument("--max-tokens", type=int, default=512)
+    parser.add_argument("--max-tokens", type=COUNT, default=512)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--seconds", type=float, default=3600.0, help="time for each row")
     parser.add_argument("--cache", type=Path, help="a folder for the indexes, kept for the next time")

@@ -108,3 +108,21 @@ def test_rows_of_several_sets_of_prompts_are_told_apart(
 def test_questions_need_something_to_search(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "prompts", *options[2:]]) == 2
     assert "give --data FOLDER, or --folder DOCS" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--systems", "rag,raag"], "there is no system 'raag'"),
+        (["--prompts", "nowhere"], "no folder 'nowhere'"),
+        (["--limit", "0"], "a whole number from 1 on, not '0'"),
+        (["--limit", "-3"], "a whole number from 1 on, not '-3'"),
+    ],
+)
+def test_mistakes_are_told_before_a_question_is_asked(
+    given: list[str], says: str, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "episodes.jsonl"
+    assert main(["bench", "prompts", "--systems", "rag", "--out", str(out), *options, *given]) == 2
+    assert says in capsys.readouterr().err
+    assert not out.exists()
