@@ -261,7 +261,8 @@ def test_a_tool_that_hangs_is_told_and_the_answer_is_kept(start: Start, page: An
     pytest.importorskip("mcp")
 
     def stubborn(context: Any) -> str:
-        return '<call>{"name": "hang", "arguments": {}}</call>' if "<search>Orvane" in (said := reply(context)) else said
+        said = reply(context)
+        return '<call>{"name": "hang", "arguments": {}}</call>' if "<search>Orvane" in said else said
 
     with start(stubborn, tools=[f"mcp[hang]:{sys.executable} {TOOLS / 'mcp_example.py'}"]) as server:
         page.goto(server.url)
