@@ -14,7 +14,7 @@ from subquest.models import smollm2_path
 from ..engine.loopback import Answer, Loopback, Request, chat
 
 MODES = ["chat", "usage", "system role", "reasoning", "stop strings", "prefill", "tool calls", "completions"]
-MODES += ["parameters"]
+MODES += ["long contexts", "parameters"]
 
 
 def capable(request: Request) -> Answer:
@@ -54,9 +54,10 @@ async def doctor(spec: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, di
 
 
 async def test_everything_works(capsys: pytest.CaptureFixture[str]) -> None:
-    async with Loopback(capable, models=[{"id": "m", "owned_by": "vllm"}]) as server:
+    async with Loopback(capable, models=[{"id": "m", "owned_by": "vllm", "max_model_len": 32768}]) as server:
         status, checks = await doctor(server.url, capsys)
         assert (status, sorted(checks)) == (0, sorted(MODES))
+        assert "32,768" in checks["long contexts"]["detail"]
         assert [name for name, check in checks.items() if not check["ok"]] == []
         assert "with token ids" in checks["completions"]["detail"]
         assert "The sky is blue" in checks["reasoning"]["detail"]
@@ -77,6 +78,33 @@ async def test_what_does_not_work_is_told_and_what_happens_instead(capsys: pytes
     assert "none was made" in checks["tool calls"]["detail"]
     assert "stay with `--protocol tags`" in checks["tool calls"]["detail"]
     assert "404" in checks["completions"]["detail"]
+
+
+@pytest.mark.parametrize(("window", "whole"), [(4096, False), (16384, True)])
+async def test_a_server_that_cuts_long_contexts_is_found_out(
+    window: int, whole: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ollama, "FAQ: How can I specify the context window size?": 4,096 tokens unless OLLAMA_CONTEXT_LENGTH is set."""
+
+    def model(request: Request) -> Answer:
+        words = len(str(request.body.get("messages", request.body.get("prompt"))).split())
+        usage = {"prompt_tokens": min(window, words), "completion_tokens": 2}
+        return Answer(chat("Blue.") | {"usage": usage})
+
+    async with Loopback(model) as server:
+        _, checks = await doctor(f"openai:m@{server.url}", capsys)
+    assert checks["long contexts"]["ok"] is whole
+    assert ("OLLAMA_CONTEXT_LENGTH" in checks["long contexts"]["detail"]) is not whole
+
+
+async def test_a_refused_parameter_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    def model(request: Request) -> Answer:
+        refusal = {"error": {"message": "Unsupported value", "param": "temperature"}}
+        return Answer(refusal, 400) if "temperature" in request.body else Answer(chat("Blue."))
+
+    async with Loopback(model) as server:
+        _, checks = await doctor(f"openai:m@{server.url}", capsys)
+    assert (checks["parameters"]["ok"], "left out: temperature" in checks["parameters"]["detail"]) == (False, True)
 
 
 async def test_a_server_that_hands_calls_through_as_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,8 +67,13 @@ async def test_passing_faults_are_retried(fault: Answer) -> None:
         Answer(pieces=events(delta("half "), {"error": {"message": "engine died", "code": 500}}, done=False)),
         Answer(pieces=events(delta("half "), {"object": "error", "message": "engine died", "code": 500})),
         Answer(pieces=events(delta("half "), {"detail": "Internal Server Error"})),
+        Answer(pieces=events({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 0}})),
+        Answer(pieces=events()),
     ],
-    ids=["connection-lost", "no-end", "malformed", "error-in-stream", "vllm-error", "fastapi-error"],
+    ids=[
+        *("connection-lost", "no-end", "malformed", "error-in-stream", "vllm-error", "fastapi-error"),
+        *("no-choices", "nothing"),
+    ],
 )
 async def test_a_broken_stream_is_begun_anew(fault: Answer) -> None:
     whole = Answer(pieces=events(delta("whole "), delta("thing", "stop")))

@@ -8,6 +8,7 @@ stop strings   whether a turn ends at one
 prefill        whether an unfinished assistant message is continued (completion mode)
 completions    whether `/completions` answers, with or without token ids
 tool calls     whether a function is called
+long contexts  whether one is read whole, if the server does not tell its window: Ollama cuts without a word
 parameters     whether some were refused on the way
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
@@ -30,6 +32,8 @@ FIRST_SECONDS, SECONDS = 120.0, 30.0
 """Time limits: the first question may make the server load its model; the others are short."""
 ROOM, MORE_ROOM = 256, 4096
 """Tokens of a turn: enough for a short thought before the answer; and for a long one."""
+LONG = 5000
+"""Words of a long question, a token each: more than Ollama's default context."""
 COUNT = "Count from 1 to 9. Write the numbers in one line, separated by commas, and nothing else."
 LOOK_UP = Action("look_up_town", "Look up the mayor of a town.", "town", "the name of the town")
 
@@ -77,6 +81,7 @@ async def probe(engine: Engine) -> AsyncIterator[Capability]:
     for name, question in questions:
         yield await _asked(name, question, SECONDS if room == ROOM else FIRST_SECONDS)
     if isinstance(engine, OpenAIEngine):
+        yield await _asked("long contexts", lambda: _reads(engine), FIRST_SECONDS)
         yield _taken(engine)
 
 
@@ -203,6 +208,20 @@ async def _completes(engine: OpenAIEngine) -> Capability:
     if reply.token_ids:
         return Capability("completions", True, f"with token ids: continued with {_short(reply.text)}")
     return Capability("completions", True, f"without token ids: continued with {_short(reply.text)}")
+
+
+async def _reads(engine: OpenAIEngine) -> Capability:
+    if engine.context_window is not None:
+        return Capability("long contexts", True, f"the server tells its window: {engine.context_window:,} tokens")
+    words = "river " * LONG
+    asked = f"{time.time_ns()}\n{words}\nReply with the word yes."  # a new beginning, so that no cache counts for less
+    usage = (await _turn(engine, [Message("user", asked)], ROOM)).usage
+    if usage.estimated_tokens:
+        return Capability("long contexts", False, "not found out: the server does not count tokens")
+    if usage.prompt_tokens < 0.9 * LONG:
+        cut = f"only {usage.prompt_tokens:,} of {LONG:,} tokens were read: the server cuts long contexts"
+        return Capability("long contexts", False, f"{cut}; raise its context length (Ollama: OLLAMA_CONTEXT_LENGTH)")
+    return Capability("long contexts", True, f"{usage.prompt_tokens:,} tokens were read")
 
 
 def _short(text: str) -> str:

@@ -220,8 +220,7 @@ class Endpoint:
             text = mask("\n".join([first, *[line async for line in lines]]))
         data = _checked(_parse(text, url), url, body)
         if not data.get("choices"):
-            reason = "a filter of the endpoint may withhold answers: choose another `model`"
-            raise _Failed(EngineUnavailable(f"{url}: the answer holds no completion ({reason}): {text[:200]!r}"))
+            raise _Failed(EngineUnavailable(f"{url}: {_NO_COMPLETION}: {text[:200]!r}"))
         return data
 
     async def _read_stream(
@@ -249,6 +248,8 @@ class Endpoint:
             line = await anext(more, None)
         if line is None and not assembler.complete:
             raise _Failed(EngineUnavailable(_broke_off(url, assembler)))
+        if not assembler.chosen:
+            raise _Failed(EngineUnavailable(f"{url}: {_NO_COMPLETION}"))
         if watch is not None and (rest := shown.rest()):
             watch(rest, False)
         return assembler.whole()
@@ -266,6 +267,9 @@ def _is_azure_key(key: str, url: str) -> bool:
     return azure and not key.startswith("eyJ")
 
 
+_NO_COMPLETION = (
+    "the answer holds no completion (a filter of the endpoint may withhold answers: choose another `model`)"
+)
 _SHORTER = "a server or proxy may cut long answers: raise its time-out, or lower `max_tokens`"
 
 

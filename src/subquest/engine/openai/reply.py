@@ -92,6 +92,8 @@ class Assembler:
         """Length of the text so far."""
         self.complete = False
         """Whether the stream said that the turn has ended."""
+        self.chosen = False
+        """Whether it held any part of a turn."""
         self.thought = ""
         """Reasoning in the last chunk."""
         self._text: list[str] = []
@@ -111,6 +113,7 @@ class Assembler:
                 self._top[key] = chunk[key]
         new, self.thought = "", ""
         for choice in chunk.get("choices") or ():
+            self.chosen = True
             delta = choice.get("delta") or {"content": choice.get("text")}
             new += _text(delta.get("content"))
             self._refusal.append(_text(delta.get("refusal")))
