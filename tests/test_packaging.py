@@ -69,6 +69,8 @@ def test_a_wheel_brings_what_the_tutorials_use(tmp_path: Path) -> None:
         for named in re.findall(r"(?:examples|recipes)/[\w./*-]+\w", page.read_text()):
             assert any(tmp_path.glob(named)), f"{page.name}: {named}"
     assert "6 files read" in run("subquest", "index", "build", "examples/documents", "--out", "docs.sq", **alone)
+    with pytest.raises(AssertionError, match="the recipes of claims are not part of an installed package"):
+        run("subquest", "study", "claims", **alone)
     (tmp_path / "examples" / "documents" / "staff.csv").write_text("mine")
     with pytest.raises(AssertionError, match="says something else; name another folder"):
         run("subquest", "examples", **alone)

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from subquest import AgentSpec, Index
+from subquest.assemble.tools import open_tools
 from subquest.engine.scripted import ScriptedEngine
 from subquest.record import Document
 from subquest.serve.agents import Agents
@@ -19,6 +20,8 @@ from subquest.serve.app import Server, address, bind, serving
 from subquest.serve.indexes import Indexes
 from subquest.serve.settings import Settings
 from subquest.serve.state import State
+from subquest.tools.function_tool import FunctionTool
+from subquest.tools.tool_options import ToolOptions
 
 from ..systems.fakes import DOCUMENTS
 
@@ -58,6 +61,7 @@ def running(
     engines: Mapping[str, Any],
     documents: tuple[Document, ...],
     systems: Sequence[str] = ("coda", "direct"),
+    tools: Sequence[str] = (),
 ) -> Iterator[Running]:
     place = settings.indexes.parent / "docs.sq"
     listening = bind(settings)
@@ -65,20 +69,25 @@ def running(
     began, failed = threading.Event(), []
 
     async def main() -> None:
-        with Index.open(place) if place.exists() else Index.build(place, documents) as index:
-            indexes = Indexes({"docs": index}, settings.indexes, read_only=settings.read_only)
-            agents = Agents(
-                AgentSpec(),
-                list(systems),
-                {name: {"": engine} for name, engine in engines.items()},
-                indexes,
-            )
-            async with serving(settings, agents) as app:
-                listening.listen(256)
-                server = Server(app)
-                ready.append(Running(address(listening), server, app.state.subquest, asyncio.get_running_loop()))
-                began.set()
-                await server.serve([listening])
+        async with open_tools(tools, ToolOptions(call_seconds=0.5)) as own_tools:
+            with Index.open(place) if place.exists() else Index.build(place, documents) as index:
+                await serve(index, own_tools)
+
+    async def serve(index: Index, own_tools: Sequence[FunctionTool]) -> None:
+        indexes = Indexes({"docs": index}, settings.indexes, read_only=settings.read_only)
+        agents = Agents(
+            AgentSpec(),
+            list(systems),
+            {name: {"": engine} for name, engine in engines.items()},
+            indexes,
+            tools=own_tools,
+        )
+        async with serving(settings, agents) as app:
+            listening.listen(256)
+            server = Server(app)
+            ready.append(Running(address(listening), server, app.state.subquest, asyncio.get_running_loop()))
+            began.set()
+            await server.serve([listening])
 
     def run() -> None:
         try:
@@ -118,10 +127,11 @@ def start(settings: Settings) -> Start:
         documents: tuple[Document, ...] = DOCUMENTS,
         models: Any = None,
         systems: Sequence[str] = ("coda", "direct"),
+        tools: Sequence[str] = (),
         **changed: Any,
     ) -> Any:
         engines = {"default": ScriptedEngine(script)} if models is None else models
-        return running(replace(settings, **changed), engines, documents, systems)
+        return running(replace(settings, **changed), engines, documents, systems, tools)
 
     return begin
 

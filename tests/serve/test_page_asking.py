@@ -1,6 +1,8 @@
 """Asking in a real browser: text as it is written, conversations, several systems at once, the model and its form."""
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from .test_model_form import ADMIN, KEY, Endpoint
 
 __all__ = ["browser", "endpoint", "page"]
 pytestmark = needs_browser
+TOOLS = Path(__file__).resolve().parents[1] / "tools"
 
 
 def script(context: Any) -> str:
@@ -251,6 +254,25 @@ def test_the_keys_are_shown(start: Start, page: Any) -> None:
         page.keyboard.type("What?")  # a question mark in a question is one
         expect(page.get_by_label("Question", exact=True)).to_have_value("What?")
         expect(dialog).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_a_tool_that_hangs_is_told_and_the_answer_is_kept(start: Start, page: Any) -> None:
+    pytest.importorskip("mcp")
+
+    def stubborn(context: Any) -> str:
+        said = reply(context)
+        return '<call>{"name": "hang", "arguments": {}}</call>' if "<search>Orvane" in said else said
+
+    with start(stubborn, tools=[f"mcp[hang]:{sys.executable} {TOOLS / 'mcp_example.py'}"]) as server:
+        page.goto(server.url)
+        ask(page, QUESTION)
+        expect(page.locator(".answer .text")).to_have_text("Kestel")
+        page.get_by_role("link", name="Open trace").click()
+        page.locator(".branch").nth(1).click()
+        call = page.locator(".story .card", has_text="Called hang")
+        expect(call.locator(".chip.bad")).to_have_text("failed")
+        expect(call).to_contain_text("the server did not answer within 0.5 seconds")
 
 
 @pytest.mark.slow

@@ -27,7 +27,12 @@ def studies() -> dict[str, Path]:
 
 def claims_folder(name: str) -> Path:
     """The recipes of the papers' claims, in the checkout."""
-    return Path(__file__).resolve().parents[3] / "recipes" / name
+    folder = Path(__file__).resolve().parents[3] / "recipes" / name
+    if not folder.is_dir():
+        raise UsageError(
+            f"the recipes of {name} are not part of an installed package: run it in a clone of the repository"
+        )
+    return folder
 
 
 def find_study(name: str) -> Study:

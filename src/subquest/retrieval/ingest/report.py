@@ -84,7 +84,8 @@ def wrong_with(contents: Contents, ocr: bool) -> str:
     """What could not be read in a file that was read to its end."""
     if contents.pages and contents.pages == contents.empty_pages:
         advice = "; OCR found none" if ocr else ": a scan; read it with --ocr"
-        return f"no text on any of its {contents.pages} pages{advice}"
+        where = f"any of its {contents.pages:,} pages" if contents.pages > 1 else "its page"
+        return f"no text on {where}{advice}"
     if contents.wrong:
         return f"{contents.wrong:,} lines or members could not be read, the first: {contents.first_wrong}"
     return ""
