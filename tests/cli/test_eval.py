@@ -47,6 +47,7 @@ def test_table_and_resume(toy: Path, capsys: pytest.CaptureFixture[str]) -> None
     cell = json.loads(out)["toy"]["coda"]
     assert (cell["n"], cell["em"], cell["f1"], cell["cem"]) == (6, 0.5, 0.5, 0.5)
     assert "4 of 6 are done already" in err
+    assert " of 2 new  " in err
 
 
 def test_the_last_line_of_progress_is_printed_once(

@@ -193,7 +193,8 @@ class EvaluationProgress:
         speed = f"{rate:.1f} questions/s" if rate >= 1 else f"{1 / rate:.1f} s/question"
         cost = f", cost {self._cost:.4g}" if self._cost else ""
         failed = f", {self._failed} failed" if self._failed else ""
+        new = f" of {self._new} new" if self._new < self._done else ""
         self._line.show(
-            f"{self._done}/{self._total}  EM {self._em / self._new:.3f}  {speed}  "
+            f"{self._done}/{self._total}  EM {self._em / self._new:.3f}{new}  {speed}  "
             f"{_clock(left)} left  {self._tokens / 1000:.0f}k tokens{cost}{failed}"
         )
