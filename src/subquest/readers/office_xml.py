@@ -5,12 +5,13 @@ from __future__ import annotations
 import posixpath
 import zipfile
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 from xml.parsers import expat
 
 from ..errors import DataError
 
-CHUNK = 1 << 16
+_CHUNK = 1 << 16
+T = TypeVar("T")
 
 
 class Start(NamedTuple):
@@ -44,15 +45,20 @@ def events(stream: IO[bytes], name: str) -> Iterator[Start | End | str]:
     parser.StartElementHandler = lambda tag, values: pending.append(Start(tag.rpartition(" ")[2], _local(values)))
     parser.EndElementHandler = lambda tag: pending.append(End(tag.rpartition(" ")[2]))
     parser.CharacterDataHandler = pending.append
+    return feed(parser, stream, name, pending)
+
+
+def feed(parser: expat.XMLParserType, stream: IO[bytes], name: str, found: list[T]) -> Iterator[T]:
+    """What the parser's handlers put into `found`, as the stream is read."""
     try:
-        while chunk := stream.read(CHUNK):
+        while chunk := stream.read(_CHUNK):
             parser.Parse(chunk)
-            yield from pending
-            pending.clear()
+            yield from found
+            found.clear()
         parser.Parse(b"", True)
     except expat.ExpatError as error:
         raise DataError(f"{name}: {error}") from None
-    yield from pending
+    yield from found
 
 
 def _local(values: Mapping[str, str]) -> dict[str, str]:

@@ -12,11 +12,10 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import IO, BinaryIO, NamedTuple
-from xml.parsers import expat
 
 from ..errors import DataError
 from .archive import ZipLimits, open_zip
-from .office_xml import CHUNK, Start, core_title, events, make_parser, related
+from .office_xml import Start, core_title, events, feed, make_parser, related
 from .part import Part, row_of
 
 _ROWS, _COLUMNS = 1 << 20, 1 << 14
@@ -170,15 +169,7 @@ def _rows(stream: IO[bytes], member: str, book: _Book) -> Iterator[tuple[int, li
 
     parser = make_parser(member, namespaces=False)
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = root, end, text.append
-    try:
-        while chunk := stream.read(CHUNK):
-            parser.Parse(chunk)
-            yield from done
-            done.clear()
-        parser.Parse(b"", True)
-    except expat.ExpatError as error:
-        raise DataError(f"{member}: {error}") from None
-    yield from done
+    return feed(parser, stream, member, done)
 
 
 def _names(root: str) -> list[str]:

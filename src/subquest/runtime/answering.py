@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from ..errors import EngineError
-from .context import Context, LimitReached, Owner
+from .context import Context, LimitReached
 from .evidence import Finding, newest
+from .owner import Owner
 from .replies import answer_in, box_in, boxed
 from .run import Answer
 from .turn import confidence

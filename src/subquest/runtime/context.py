@@ -9,22 +9,24 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from ..codec import to_dict
-from ..engine import Engine, Generation, Message, Mode, Sampling, Session
+from ..engine import Engine, Generation, Sampling, Session
 from ..engine.interface import HidesReasoning, TakesTurns
 from ..errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable
-from ..events import EventLog
 from ..limits import Budget, Repeats
 from ..protocol import in_thought, parse, wrap
-from ..record import Document, Failure, Hit, Segment, Trajectory, Usage
+from ..record import Document, Hit, Segment, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
 from .role_setup import RoleSetup, stopping
 from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, explain_unfinished, join_turns, replace_turn
 from .turn import Turn, explain_cut, repeats_itself
 from .window import Shown, Text, Transcript, missing_tokens
+
+if TYPE_CHECKING:
+    from .owner import Owner
 
 _OPENED = re.compile(r"<(\w+)>\s*\Z")
 
@@ -36,29 +38,6 @@ REPEATS_ALLOWED = 2
 
 class LimitReached(Exception):
     """A budget ran out; systems respond with one forced final answer."""
-
-
-class Owner(Protocol):
-    """What a context needs of its run (`run.Run`)."""
-
-    events: EventLog
-    contexts: list[Context]
-    errors: list[Failure]
-
-    def fail(self, where: str, error: Exception | str, context: Context | None = None, *, fatal: bool = False) -> None:
-        """Record a failure on the trace."""
-
-    def note(self, document: Document, key: str) -> None:
-        """Remember that a document was read."""
-
-    def seed_for(self, context: Context) -> int | None:
-        """The seed of the context's next turn."""
-
-    def without_verbatim_text(self, text: str, place: str) -> str:
-        """The text as a shielded context may read it."""
-
-    async def session(self, engine: Engine, place: str, messages: Sequence[Message], mode: Mode) -> Session:
-        """A new session for the context with this id."""
 
 
 class Context:
@@ -359,9 +338,8 @@ class Context:
             if not goes_on:
                 self._sampling = replace(self._sampling, max_tokens=room)
                 return replace_turn(turn, part)
-            turn = (
-                join_turns(turn, part) if self._goes_on else replace_turn(turn, part)
-            )  # the endpoint may just have refused to continue
+            # the endpoint may just have refused to continue
+            turn = join_turns(turn, part) if self._goes_on else replace_turn(turn, part)
         return turn
 
     def _room_for_thought(self, turn: Generation, most: int) -> int:
