@@ -10,7 +10,8 @@ import torch
 
 from subquest import models
 from subquest.assemble import EngineOptions, open_engine
-from subquest.engine.adapter import Lora, Shape, base_digest, write_gguf
+from subquest.engine.adapter import Lora, Shape, write_gguf
+from subquest.engine.adapter_base import base_digest
 from subquest.engine.interface import Message, Sampling
 from subquest.engine.torch.engine import TorchEngine
 from subquest.engine.torch.loader import load_adapter

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, EngineRefused, UsageError
-from ..adapter import check_base, read_peft, shape_of
 from ..adapter import read_gguf as read_gguf_adapter
+from ..adapter import read_peft, shape_of
+from ..adapter_base import check_base
 from ..gguf_file import GgufFile, read_gguf_file
 from .architecture import Architecture
 from .gguf_tensors import values
