@@ -496,6 +496,9 @@ async def test_a_known_model_runs_with_the_adapter_that_ships_for_it(
     assert "merging" not in capsys.readouterr().err, "it is there already"
     (merged,) = (tmp_path / "cache" / "models" / "derived").iterdir()
     assert merged_files(models.find("stand-in"), shipped) == (merged, None)
+    with monkeypatch.context() as patch:
+        patch.setattr("subquest.models.memory.available_memory", lambda: merged.stat().st_size - 1)
+        assert merged_files(models.find("stand-in"), shipped) == (models.find("stand-in"), shipped), "it is smaller"
     assert merged_files(models.find("stand-in"), None) == (models.find("stand-in"), None)
     faster = open_engine("stand-in", EngineOptions(context=256, threads=1))
     assert (faster.name, prompt_set_of(faster)) == ("stand-in+stand-in-subquest", "full")
