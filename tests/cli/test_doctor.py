@@ -9,7 +9,7 @@ import pytest
 
 from subquest.cli import main
 from subquest.engine import capabilities
-from subquest.models import smollm2_path
+from subquest.models import known_model, smollm2_path
 
 from ..engine.loopback import Answer, Loopback, Request, chat
 
@@ -272,3 +272,10 @@ def test_doctor_suggests_the_largest_model_that_fits(
     main(["doctor"])
     told = capsys.readouterr().out
     assert said in told.partition("larger model")[2].partition("endpoint")[0]
+    large = known_model("qwen-1.5b")
+    large.path.parent.mkdir(parents=True)
+    with large.path.open("wb") as file:
+        file.truncate(large.size)
+    main(["doctor"])
+    told = capsys.readouterr().out.partition("larger model")[2].partition("endpoint")[0]
+    assert told.strip().startswith("--model qwen-1.5b") if free > 2 * large.size else "qwen-1.5b" not in told

@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import sys
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
@@ -130,21 +129,14 @@ def _model_file() -> Check:
 
 
 def _larger_model() -> Check:
-    """The largest known language model that this machine has room for: twice its size in memory, once on the disk."""
-    from ..models import MODELS, cache_folder, megabytes
-    from ..models.memory import available_memory
+    from ..models import megabytes
+    from ..models.memory import available_memory, larger_model
 
-    free = available_memory() or 0
-    folder = next(place for place in (cache_folder(), *cache_folder().parents) if place.exists())
-    disk = shutil.disk_usage(folder).free
-    larger = [m for m in MODELS.values() if m.context and m.name != "smollm2"]
-    here = [m for m in larger if m.present]
-    fits = [m for m in larger if 2 * m.size <= free and (m.present or m.size <= disk)]
-    if here and (not fits or here[-1].size >= fits[-1].size):
-        return Check("larger model", True, f"--model {here[-1].name} reads ordinary documents better, slower")
-    if not fits:
-        return Check("larger model", True, f"none fits: {megabytes(free)} of memory are free")
-    best = fits[-1]
+    best = larger_model()
+    if best is None:
+        return Check("larger model", True, f"none fits: {megabytes(available_memory() or 0)} of memory are free")
+    if best.present:
+        return Check("larger model", True, f"--model {best.name} reads ordinary documents better, slower")
     detail = f"{best.name} ({megabytes(best.size)}) fits this machine and reads ordinary documents better, slower"
     return Check("larger model", False, detail, f"subquest model get {best.name}, then --model {best.name}")
 

@@ -188,7 +188,7 @@ def _adapter(args: argparse.Namespace) -> int:
     from ..errors import MissingDependency, UsageError
 
     try:
-        from ..engine import adapter
+        from ..engine import adapter, adapter_base
     except ImportError:
         raise MissingDependency("numpy", "embedded") from None
 
@@ -212,8 +212,9 @@ def _adapter(args: argparse.Namespace) -> int:
     shape = adapter.shape_of(base)
     loras = [adapter.read_peft(s) if s.is_dir() else adapter.read_gguf(s, shape) for s in sources]
     lora = adapter.mixed(loras[0], loras[1], args.share) if mixing else loras[0]
+    adapter_base.check_fits(lora, base)
     if args.base or not lora.base:
-        lora = replace(lora, base=adapter.base_digest(base))
+        lora = replace(lora, base=adapter_base.base_digest(base))
     if target.suffix:
         adapter.write_gguf(lora, target, shape, name=target.stem, eight_bit=args.eight_bit)
     else:
@@ -237,7 +238,7 @@ def _base(args: argparse.Namespace) -> Path:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from ..engine.adapter import check_base
+    from ..engine.adapter_base import check_base
     from ..engine.embedded.adapter_difference import difference
     from ..errors import UsageError
 
