@@ -26,7 +26,7 @@ from .docs.endpoint import endpoint
 
 pytestmark = pytest.mark.slow
 VLLM = {
-    "vllm/__init__.py": "from types import SimpleNamespace as SamplingParams",
+    "vllm/__init__.py": "from types import SimpleNamespace as SamplingParams\nprint('vLLM says so')",
     "vllm/sampling_params.py": "class RequestOutputKind:\n    FINAL_ONLY = 2",
     "vllm/engine/__init__.py": "",
     "vllm/engine/arg_utils.py": "from types import SimpleNamespace as AsyncEngineArgs",
