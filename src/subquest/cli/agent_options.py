@@ -31,7 +31,11 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     agent.add_argument("--depth", type=int, metavar="N", help="levels of sub-tasks (CoDA)")
     agent.add_argument("--no-refine", action="store_true", help="executors do not distil documents (CoDA)")
     agent.add_argument("--parallel", action="store_true", help="independent sub-questions at the same time (APEX)")
-    agent.add_argument("--abstain", action="store_true", help="allow the answer 'unknown'")
+    agent.add_argument(
+        "--abstain",
+        action=argparse.BooleanOptionalAction,
+        help="allow the answer 'unknown' (default: if the model's adapter was trained to say it)",
+    )
     agent.add_argument("--votes", type=int, default=1, metavar="N", help="answer up to N times; the majority decides")
     agent.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of the system"

@@ -129,16 +129,19 @@ def _model_file() -> Check:
 
 
 def _larger_model() -> Check:
-    from ..models import megabytes
+    from ..models import default_adapter, megabytes
     from ..models.memory import available_memory, larger_model
 
     best = larger_model()
     if best is None:
         return Check("larger model", True, f"none fits: {megabytes(available_memory() or 0)} of memory are free")
+    use = f"--model {best.name}" + (
+        "" if default_adapter(best.name) else " --system rag"
+    )  # untrained, it reads best so
     if best.present:
-        return Check("larger model", True, f"--model {best.name} reads ordinary documents better, slower")
+        return Check("larger model", True, f"{use} reads ordinary documents better, slower")
     detail = f"{best.name} ({megabytes(best.size)}) fits this machine and reads ordinary documents better, slower"
-    return Check("larger model", False, detail, f"subquest model get {best.name}, then --model {best.name}")
+    return Check("larger model", False, detail, f"subquest model get {best.name}, then {use}")
 
 
 def _llama_cpp() -> Check:
