@@ -20,13 +20,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from subquest.cli import main
+from subquest.engine.chat_format import CHATML, text_of
+from subquest.engine.interface import Message
 from subquest.errors import OutsideError, UsageError
 
 from .docs.endpoint import endpoint
 
 pytestmark = pytest.mark.slow
 VLLM = {
-    "vllm/__init__.py": "from types import SimpleNamespace as SamplingParams",
+    "vllm/__init__.py": "from types import SimpleNamespace as SamplingParams\nprint('vLLM says so')",
     "vllm/sampling_params.py": "class RequestOutputKind:\n    FINAL_ONLY = 2",
     "vllm/engine/__init__.py": "",
     "vllm/engine/arg_utils.py": "from types import SimpleNamespace as AsyncEngineArgs",
@@ -231,6 +233,16 @@ def test_questions_under_load_on_torch_and_on_an_endpoint(bench: Bench, tmp_path
         pytest.approx(theirs["p95_s"] / ours["p95_s"]),
     ]
     assert "Subquest is at" in (tmp_path / "serve-ours.log").read_text()
+
+
+def test_servers_can_chat_with_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's server refuses a model without a template; the random ones write what our engine does."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    from _rollout_workload import tokenizer  # type: ignore[import-not-found]
+
+    talk = [{"role": "system", "content": "Answer."}, {"role": "user", "content": " w1 w2"}]
+    theirs = tokenizer().apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
+    assert theirs == text_of(CHATML.opening([Message(**message) for message in talk]))
 
 
 def test_vllm_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

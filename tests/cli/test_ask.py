@@ -439,3 +439,12 @@ def test_a_calibration_that_ships_is_of_the_adapter_that_ships() -> None:
     adapter = default_adapter()
     if adapter is not None and calibration_place(adapter).exists():
         assert own_calibration("embedded", None) is not None
+
+
+def test_an_adapter_for_an_endpoint_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be ignored, and the answer taken for the adapter's."""
+    for model in ("http://127.0.0.1:9/v1", "openai:big", "planner=openai:big,executor=litellm:x"):
+        assert main(["ask", "Who?", "--model", model, "--adapter", "mine.gguf"]) == 2
+        assert "--adapter mine.gguf: an endpoint runs the adapters" in capsys.readouterr().err
+    assert main(["ask", "Who?", "--model", "embedded,planner=openai:big", "--adapter", "mine.gguf"]) == 2
+    assert "an endpoint runs" not in capsys.readouterr().err, "the other role takes it"
