@@ -13,6 +13,7 @@ from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.errors import ConfigError, EngineUnavailable
 from subquest.record import Document, Question, Step
+from subquest.train import gold_traces
 from subquest.train import instruct as pipeline
 from subquest.train.data import Material, open_search
 from subquest.train.instruct import run_pipeline
@@ -56,7 +57,7 @@ def executor(answers: dict[str, str]) -> Reply:
 async def played(
     reply: Reply, folder: Path, monkeypatch: pytest.MonkeyPatch, *, question: Question = QUESTION, **options: object
 ) -> Traces:
-    monkeypatch.setattr(pipeline, "_teacher", lambda part, seeds: ScriptedEngine(reply))
+    monkeypatch.setattr(pipeline, "open_teacher", lambda part, seeds: ScriptedEngine(reply))
     source = tiny_source("llama", [d.text for d in DOCUMENTS])
     vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
     part = replace(InstructPart("any", plans=False, plays=EXECUTES), **options)  # type: ignore[arg-type]
@@ -162,3 +163,25 @@ async def test_roles_that_are_none_are_refused(tmp_path: Path, monkeypatch: pyte
             load_recipe(RECIPES / "apex-exec-smoke.toml", slip)
     with pytest.raises(ConfigError, match=r"instruct\.attempts must be a whole number from 1"):
         load_recipe(RECIPES / "apex-exec-smoke.toml", {"instruct.attempts": 0})
+
+
+def test_one_model_plays_all_sources_but_those_that_stay_gold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe(
+        RECIPES / "apex-exec-smoke.toml",
+        {"instruct.teacher": "any", "instruct.plans": False, "instruct.plays": ["executor"]},
+    )
+    (source,) = recipe.data
+    opened: list[ScriptedEngine] = []
+
+    def one_more(part: InstructPart) -> ScriptedEngine:
+        opened.append(ScriptedEngine(lambda context: "dunno"))
+        return opened[-1]
+
+    monkeypatch.setattr(gold_traces, "open_teacher", one_more)
+    as_it_is = replace(source, instruct=False)
+    traces = gold_traces.gold_traces(replace(recipe, data=(source, as_it_is, source)), tiny_source("llama", ["text"]))
+    gold = gold_traces.gold_traces(replace(recipe, data=(as_it_is,)), tiny_source("llama", ["text"]))
+    assert len(opened) == 1
+    assert len(traces) == len(gold) > 0
+    assert traces.rejected["trace: flawed: malformed"] % 2 == 0
+    assert traces.rejected["trace: flawed: malformed"] > 0
