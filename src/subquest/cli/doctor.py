@@ -11,7 +11,7 @@ import re
 import sys
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..assemble import AgentSpec, check_search, open_engines
 from ..assemble.search import NO_WEB
@@ -21,6 +21,9 @@ from ..errors import SubquestError, UsageError
 from ..masking import public
 from ..process import run_sync
 from .terminal import printable
+
+if TYPE_CHECKING:
+    from ..models import KnownModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +132,35 @@ def _model_file() -> Check:
 
 
 def _larger_model() -> Check:
-    from ..models import megabytes
+    from ..models import default_adapter, megabytes
     from ..models.memory import available_memory, larger_model
 
     best = larger_model()
     if best is None:
         return Check("larger model", True, f"none fits: {megabytes(available_memory() or 0)} of memory are free")
+    use = f"--model {best.name}" + (
+        "" if default_adapter(best.name) else " --system rag"
+    )  # untrained, it reads best so
     if best.present:
-        return Check("larger model", True, f"--model {best.name} reads ordinary documents better, slower")
+        told = f"{use} reads ordinary documents better, slower"
+        if _unmerged(best):
+            fix = f"subquest model get {best.name}"
+            return Check("larger model", False, f"{told}; our adapter is not merged into it yet, which is faster", fix)
+        return Check("larger model", True, told)
     detail = f"{best.name} ({megabytes(best.size)}) fits this machine and reads ordinary documents better, slower"
-    return Check("larger model", False, detail, f"subquest model get {best.name}, then --model {best.name}")
+    return Check("larger model", False, detail, f"subquest model get {best.name}, then {use}")
+
+
+def _unmerged(model: KnownModel) -> bool:
+    """Whether `model get` would make the faster copy with the adapter that ships: it may be newer than the model."""
+    from ..models import default_adapter
+
+    adapter = default_adapter(model.name)
+    if adapter is None or importlib.util.find_spec("gguf") is None:
+        return False
+    from ..engine.embedded.quantised import has_room, merged_files
+
+    return merged_files(model.path, adapter)[1] is not None and has_room(model.path)
 
 
 def _llama_cpp() -> Check:
