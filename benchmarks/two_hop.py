@@ -1,6 +1,6 @@
 """Two-hop questions about ordinary documents: right answers and seconds for each model, and what it read and wrote.
 
-    python benchmarks/two_hop.py [--models embedded,qwen-0.5b,qwen-1.5b] [--adapter FILE|none] [--system coda]
+    python benchmarks/two_hop.py [--models embedded,qwen-0.5b,qwen-1.5b] [--systems coda,rag] [--adapter FILE|none]
     python benchmarks/two_hop.py --folder DIR --questions FILE.jsonl     documents and questions of your own
 
 Every question is a `subquest ask` of its own. The first is asked twice: *cold*, on a machine that has not read the
@@ -16,6 +16,7 @@ import json
 import os
 import statistics
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +57,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="subquest bench two-hop", description=__doc__.splitlines()[0])
     parser.add_argument("--models", default="embedded,qwen-0.5b,qwen-1.5b")
     parser.add_argument("--adapter", help="run the models with this adapter, or with `none` (default: what ships)")
-    parser.add_argument("--system", default="coda")
+    parser.add_argument("--systems", "--system", default="coda,rag")
     parser.add_argument("--folder", type=Path, default=EXAMPLES, help="the documents")
     parser.add_argument("--questions", help="a question set about them; those with two hops are asked")
     parser.add_argument("--sample", type=int, help="ask only the first so many")
@@ -65,13 +66,13 @@ def main(argv: list[str]) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     with desk() as place:
         place.run("index", "build", str(args.folder.resolve()), "--out", "docs.sq")
-        for model in args.models.split(","):
-            options = ["--model", model, "--system", args.system]
+        for model, system in product(args.models.split(","), args.systems.split(",")):
+            options = ["--model", model, "--system", system]
             options += ["--adapter", str(_adapter(args.adapter))] if args.adapter else []
             place.forget_prompts()
             cold = _ask(place, questions[0], options)
             warm = [_ask(place, question, options) for question in questions]
-            figures[model] = _figures(cold, warm)
+            figures[f"{model}, {system}"] = _figures(cold, warm)
     _table(figures)
     ratios = {f"cold / warm, cpu, {m}": row["cold cpu"] / row["first cpu"] for m, row in figures.items()}
     return {"name": "two-hop", "figures": figures, "load": os.getloadavg()[0], "ratios": ratios}

@@ -107,14 +107,16 @@ def test_files_on_the_map_exist() -> None:
     assert [name for name in sorted(named) if not (SOURCE / name).is_file()] == []
 
 
+@cache
 def module_maps() -> dict[str, list[str]]:
     """Packages whose docstring has a table of modules, with the names in it."""
     found = {}
     for name, path in modules().items():
-        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        rows = re.findall(r"^([a-z_*]+(?:, [a-z_*]+)*) {2,}\S", text, re.MULTILINE)
-        if path.name == "__init__.py" and rows:
-            found[name] = [module for row in rows for module in row.split(", ")]
+        if path.name == "__init__.py":
+            text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            rows = re.findall(r"^([a-z_*]+(?:, [a-z_*]+)*) {2,}\S", text, re.MULTILINE)
+            if rows:
+                found[name] = [module for row in rows for module in row.split(", ")]
     return found
 
 

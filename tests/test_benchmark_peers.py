@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
+import os
+import signal
 import sys
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from subquest.cli import main
+from subquest.engine.chat_format import CHATML, text_of
+from subquest.engine.interface import Message
 from subquest.errors import OutsideError, UsageError
 
 from .docs.endpoint import endpoint
 
 pytestmark = pytest.mark.slow
 VLLM = {
-    "vllm/__init__.py": "from types import SimpleNamespace as SamplingParams",
+    "vllm/__init__.py": "from types import SimpleNamespace as SamplingParams\nprint('vLLM says so')",
     "vllm/sampling_params.py": "class RequestOutputKind:\n    FINAL_ONLY = 2",
     "vllm/engine/__init__.py": "",
     "vllm/engine/arg_utils.py": "from types import SimpleNamespace as AsyncEngineArgs",
@@ -68,9 +72,28 @@ def peer_in(folder: Path, *, extra: int = 0, hangs: str = "False") -> Path:
     return folder
 
 
-def bench(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "subquest", "bench", *options, "--json"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+class Done(NamedTuple):
+    status: object
+    out: str
+    said: str
+
+
+Bench = Callable[..., Done]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
+    """`subquest bench` in this process, which has loaded torch already; peers start processes of their own."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def run(*options: str) -> Done:
+        try:
+            status: object = main(["bench", *options, "--json"])
+        except SystemExit as ended:
+            status = ended.code
+        return Done(status, *capsys.readouterr())
+
+    return run
 
 
 SMALL = (
@@ -79,16 +102,23 @@ SMALL = (
 )  # fmt: skip
 
 
-def rollout(path: Path, configs: str) -> subprocess.CompletedProcess[str]:
-    return bench(*SMALL, "--peer-path", str(path), "--peer-configs", configs)
+def rollout(path: Path, configs: str) -> list[str]:
+    return [*SMALL, "--peer-path", str(path), "--peer-configs", configs]
 
 
-def test_the_same_episodes_go_through_vllm(tmp_path: Path) -> None:
-    done = rollout(peer_in(tmp_path), "two")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+def test_the_same_episodes_go_through_vllm(bench: Bench, tmp_path: Path) -> None:
+    """The second configuration ends in the middle: its first row counts, and so do the other one's."""
+    fails = "self.arguments.max_num_batched_tokens == 2048 and sampling.logprobs is None and 1 / 0"
+    done = bench(*rollout(peer_in(tmp_path, hangs=fails), "two,2k"))
+    assert done.status == 0, done.said
+    assert "vLLM 2k ended: ZeroDivisionError" in done.said
+    found = json.loads(done.out)
     figures = found["figures"]
-    assert {name.partition(",")[0] for name in figures["vllm"]} == {"vLLM two"}
+    assert set(figures["vllm"]) == {
+        "vLLM two, with log-probs",
+        "vLLM two, without log-probs",
+        "vLLM 2k, with log-probs",
+    }
     counts = {(row["written"], row["read"], row["attended"], row["chain"]) for row in figures["vllm"].values()}
     assert counts == {tuple(figures["ours"][key] for key in ("written", "read", "attended", "chain"))}
     assert 0 < figures["prefill_steps"] < figures["prefill_tokens"]
@@ -99,59 +129,52 @@ def test_the_same_episodes_go_through_vllm(tmp_path: Path) -> None:
     assert any(r == pytest.approx(best / figures["ours"]["seconds"]) for r in found["ratios"].values())
 
 
-def test_a_peer_that_fails_is_named(tmp_path: Path) -> None:
-    done = rollout(tmp_path, "8k")
-    assert done.returncode != 0
-    assert "vLLM 8k ended: ModuleNotFoundError: No module named 'vllm'" in done.stderr
-    assert "no peer could be started" in done.stderr.splitlines()[-1]
+def test_a_peer_that_fails_is_named(bench: Bench, tmp_path: Path) -> None:
+    done = bench(*rollout(tmp_path, "8k"))
+    assert done.status != 0
+    assert "vLLM 8k ended: ModuleNotFoundError: No module named 'vllm'" in done.said
+    assert "no peer could be started" in done.said.splitlines()[-1]
 
 
-def stopped(save: Path, enough: Callable[[dict[str, Any]], object], *options: str) -> dict[str, Any]:
+def stopped(bench: Bench, save: Path, enough: Callable[[dict[str, Any]], object], *options: str) -> dict[str, Any]:
     """The result of a benchmark that is told to stop as soon as the file that it keeps holds enough."""
-    command = [sys.executable, "-m", "subquest", "bench", *options, "--save", str(save), "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        until = time.monotonic() + 600
-        while process.poll() is None and time.monotonic() < until:
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.1):
             if save.exists() and enough(json.loads(save.read_text())):
-                break
-            time.sleep(0.1)
-        process.terminate()
-        out, said = process.communicate(timeout=300)
-    assert process.returncode == 0, said
-    assert "stopped after" in said
-    found: dict[str, Any] = json.loads(out)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        done = bench(*options, "--save", str(save))
+    finally:
+        over.set()
+        watching.join()
+    assert done.status == 0, done.said
+    assert "stopped after" in done.said
+    found: dict[str, Any] = json.loads(done.out)
     assert json.loads(save.read_text()) == found
     assert found["figures"]["stopped_after_s"] > 0
     return found
 
 
-def test_what_was_measured_is_kept_when_a_peer_never_ends(tmp_path: Path) -> None:
+def test_what_was_measured_is_kept_when_a_peer_never_ends(bench: Bench, tmp_path: Path) -> None:
     """vLLM answers with log-probs and hangs without them: that row, ours and their ratio are the result."""
     path = peer_in(tmp_path, hangs="sampling.logprobs is None")
-    options = (*SMALL, "--peer-path", str(path), "--peer-configs", "8k")
-    found = stopped(tmp_path / "found.json", lambda so_far: so_far["ratios"], *options)
+    found = stopped(bench, tmp_path / "found.json", lambda so_far: so_far["ratios"], *rollout(path, "8k"))
     assert list(found["figures"]["vllm"]) == ["vLLM 8k, with log-probs"]
     ours, theirs = found["figures"]["ours"], found["figures"]["vllm"]["vLLM 8k, with log-probs"]
     assert list(found["ratios"].values()) == [pytest.approx(theirs["seconds"] / ours["seconds"])]
 
 
-def test_what_was_measured_is_kept_when_a_peer_fails(tmp_path: Path) -> None:
-    """The second configuration ends in the middle: its first row counts, and so do the other one's."""
-    path = peer_in(
-        tmp_path, hangs="self.arguments.max_num_batched_tokens == 2048 and sampling.logprobs is None and 1 / 0"
-    )
-    done = rollout(path, "8k,2k")
-    assert done.returncode == 0, done.stderr
-    assert "vLLM 2k ended: ZeroDivisionError" in done.stderr
-    wanted = {"vLLM 8k, with log-probs", "vLLM 8k, without log-probs", "vLLM 2k, with log-probs"}
-    assert set(json.loads(done.stdout)["figures"]["vllm"]) == wanted
-
-
-def test_steps_that_were_measured_are_kept(tmp_path: Path) -> None:
+def test_steps_that_were_measured_are_kept(bench: Bench, tmp_path: Path) -> None:
     """Of a million steps some were measured: their median is the result."""
     size = ("--questions", "1", "--group", "2", "--max-tokens", "8", "--articles", "160", "--steps", "1000000")
     options = ("train", "--only", "step", "--model", "random:llama", "--device", "cpu", *size)
-    found = stopped(tmp_path / "found.json", lambda so_far: "step_s" in so_far["figures"], *options)["figures"]
+    found = stopped(bench, tmp_path / "found.json", lambda so_far: "step_s" in so_far["figures"], *options)["figures"]
     assert 0 < found["steps"] < 1_000_000
     assert 0 < found["tokens"]["computed"] <= found["tokens"]["packed"]
     assert found["tokens"]["prefilled"] > 0
@@ -179,27 +202,27 @@ def test_a_benchmark_ends_when_its_time_is_over(tmp_path: Path, monkeypatch: pyt
         Results("one", SimpleNamespace(save=None, seconds=-3.0))
 
 
-def test_an_unknown_configuration_is_refused(tmp_path: Path) -> None:
-    done = rollout(tmp_path, "64k")
-    assert done.returncode == 2
-    assert "there is no vLLM configuration '64k'; there are 8k, 16k" in done.stderr
+def test_an_unknown_configuration_is_refused(bench: Bench, tmp_path: Path) -> None:
+    done = bench(*rollout(tmp_path, "64k"))
+    assert done.status == 2
+    assert "there is no vLLM configuration '64k'; there are 8k, 16k" in done.said
 
 
-def test_trl_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_trl_that_is_missing_is_named(bench: Bench, tmp_path: Path) -> None:
     size = ("--questions", "1", "--group", "2", "--steps", "1", "--max-tokens", "4", "--prompt-words", "4")
     done = bench("train", "--peer", "trl", "--shape", "tiny", "--device", "cpu", *size, "--peer-path", str(tmp_path))
-    assert done.returncode != 0
-    assert "TRL with vllm ended: ModuleNotFoundError" in done.stderr
-    assert "no peer could be started" in done.stderr.splitlines()[-1]
+    assert done.status != 0
+    assert "TRL with vllm ended: ModuleNotFoundError" in done.said
+    assert "no peer could be started" in done.said.splitlines()[-1]
 
 
-def test_questions_under_load_on_torch_and_on_an_endpoint(tmp_path: Path) -> None:
+def test_questions_under_load_on_torch_and_on_an_endpoint(bench: Bench, tmp_path: Path) -> None:
     """A stand-in for vLLM: both servers are real, ask the same questions and count every answer."""
     size = ("--shape", "tiny", "--questions", "4", "--articles", "160", "--max-tokens", "8", "--max-turns", "2")
     with endpoint() as url:
         done = bench("serve", "--peer", "vllm", *size, "--peer-url", url, "--peer-logs", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    assert done.status == 0, done.said
+    found = json.loads(done.out)
     ours, theirs = found["figures"]["ours"], found["figures"]["vllm"]
     for row in (ours, theirs):
         assert row["per_minute"] == pytest.approx(4 * 60 / row["seconds"])
@@ -210,6 +233,16 @@ def test_questions_under_load_on_torch_and_on_an_endpoint(tmp_path: Path) -> Non
         pytest.approx(theirs["p95_s"] / ours["p95_s"]),
     ]
     assert "Subquest is at" in (tmp_path / "serve-ours.log").read_text()
+
+
+def test_servers_can_chat_with_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's server refuses a model without a template; the random ones write what our engine does."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    from _rollout_workload import tokenizer  # type: ignore[import-not-found]
+
+    talk = [{"role": "system", "content": "Answer."}, {"role": "user", "content": " w1 w2"}]
+    theirs = tokenizer().apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
+    assert theirs == text_of(CHATML.opening([Message(**message) for message in talk]))
 
 
 def test_vllm_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +266,7 @@ def test_vllm_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.M
         (("serve", "--max-turns", "few"), "argument --max-turns: a whole number from 1 on, not 'few'"),
     ],
 )
-def test_numbers_that_measure_nothing_are_refused(options: tuple[str, ...], message: str) -> None:
+def test_numbers_that_measure_nothing_are_refused(bench: Bench, options: tuple[str, ...], message: str) -> None:
     done = bench(*options)
-    assert done.returncode == 2
-    assert message in done.stderr
+    assert done.status == 2
+    assert message in done.said

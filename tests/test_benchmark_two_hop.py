@@ -34,12 +34,12 @@ def test_right_answers_seconds_and_tokens(tmp_path: Path, capsys: pytest.Capture
     docs = put(tmp_path / "docs", {"bridge.md": "The Orvane Bridge was designed by Mila Torrun.\n"})
     model, silent = (f"scripted:{tmp_path / name}.jsonl" for name in ("replies", "silent"))
     options = ["--folder", str(docs), "--questions", str(tmp_path / "questions.jsonl")]
-    options += ["--models", f"{model},{silent}"]
+    options += ["--models", f"{model},{silent}", "--systems", "coda"]
     assert main(["bench", "--json", "two-hop", *options]) == 0
     told = capsys.readouterr()
     figures = json.loads(told.out)["figures"]
-    assert (figures[silent]["n"], figures[silent]["right"]) == (2, 0), "a question without an answer counts"
-    row = figures[model]
+    row, quiet = (figures[f"{name}, coda"] for name in (model, silent))
+    assert (quiet["n"], quiet["right"]) == (2, 0), "a question without an answer counts"
     assert (row["n"], row["right"], row["calls"]) == (2, 1, 4), "the question with one hop is not asked"
     assert [list(roles) for roles in row["roles"]] == [["planner", "executor"]] * 2
     assert row["wrote"] == sum(role["wrote"] for role in row["roles"][0].values()) > 0

@@ -168,10 +168,10 @@ MADE: dict[str, Callable[[int], str]] = {
     "different hyphens": lambda size: "".join(f"A{n}-b{n}'s " for n in range(size // 14)),
 }
 """Texts of about a given length, by name."""
-SIZES = (1_000, 10_000, 100_000, 1_000_000)
+SIZES = (300, 3_000, 30_000, 300_000)
 MOST = 30
 """A text of ten times the length may take so many times as long: ten, and three for caches and a busy machine."""
-LEAST = 0.00015
+LEAST = 0.00005
 """Seconds of CPU below which a reading tells of the clock alone."""
 ENOUGH = MOST * LEAST
 """Seconds from which on no longer text is tried: what takes the square of the length has been found by then."""
@@ -352,18 +352,20 @@ DOCUMENTS: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("task", ["", "Where was the mother born?"])
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_support_takes_time_by_the_length_of_the_documents(name: str, task: str) -> None:
-    def times(size: int) -> float:
+    def times(size: int, tries: int) -> float:
         return seconds(
             lambda text: answered(Finding(task, "Ada" if task else "", "", [Document("d", "", text)])),
             DOCUMENTS[name](size),
-            3,
+            tries,
         )
 
-    assert times(80_000) < 8 * times(20_000), "four times as long, and twice that for caches and a busy machine"
+    most = 8  # four times as long, and twice that for caches and a busy machine
+    if times(60_000, 1) >= most * times(15_000, 1):  # once more, with care: it may have been the machine
+        assert times(60_000, 3) < most * times(15_000, 5)
 
 
 @pytest.mark.slow
 def test_a_parser_that_goes_back_for_every_character_is_found() -> None:
     slow = re.compile(r"\s+$")
-    assert "1,000 characters" in grows_too_fast(slow.search, between(" ", end="x"))
+    assert "300 characters" in grows_too_fast(slow.search, between(" ", end="x"))
     assert grows_too_fast(str.split, between(" ", end="x")) == ""

@@ -1,5 +1,6 @@
 """`subquest demo` says plainly what was right, what was wrong, and how long it took."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -7,11 +8,14 @@ from typing import Any
 import pytest
 
 from subquest.cli import main
+from subquest.cli.demo import OFFICE
 from subquest.engine.scripted import ScriptedEngine
+from subquest.retrieval import Index
 from subquest.worlds import make_world
 
 WORLD = make_world(seed=2026, articles=240, questions=8, split="test", hops=(2, 3))
 GOLD = {question.question: question.answers[0] for question in WORLD.questions}
+GOLD |= {question: answers[0] for question, answers in OFFICE.items()}
 
 
 class Knowing(ScriptedEngine):
@@ -39,18 +43,29 @@ def test_right_and_wrong_are_told_apart(place: Path, capsys: pytest.CaptureFixtu
     assert main(["demo"]) == 0
     out, err = capsys.readouterr()
     first, second, _ = WORLD.questions[:3]
-    assert "2 of 3 right in " in out
+    assert "4 of 5 right in " in out
     lines = [line.strip() for line in out.splitlines()]
     assert f"right  {first.question}" in lines
     assert f"answered: {first.answers[0]}" in lines
     assert lines[lines.index(f"wrong  {second.question}") + 1] == (
         f"answered: the moon; the right answer is {second.answers[0]}"
     )
-    assert "wrong now and then" in out
-    assert err.count("  right (") == 2
+    assert "is often wrong" in out
+    assert err.count("  right (") == 4
     assert f"  wrong: the answer is {second.answers[0]} (" in err
     assert "no trained adapter" in err
     assert (place / "demo" / "docs.sq").is_dir()
+    for question, answers in OFFICE.items():
+        assert lines[lines.index(f"right  {question}") + 1] == f"answered: {answers[0]}"
+
+
+def test_the_papers_hold_what_is_asked_about_them(place: Path) -> None:
+    assert main(["demo", "--questions", "1"]) == 0
+    index = Index.open(place / "demo" / "office.sq")
+    for question, answers in OFFICE.items():
+        (found,) = asyncio.run(index.retrieve([question], 20))
+        assert any(answers[0] in hit.document.text for hit in found)
+    index.close()
 
 
 def test_the_command_that_is_suggested_is_one_that_runs(
@@ -70,8 +85,8 @@ def test_the_command_that_is_suggested_is_one_that_runs(
 def test_json(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--json", "--questions", "2", "--out", "d"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["right"], found["n"]) == (1, 2)
-    assert [row["right"] for row in found["questions"]] == [True, False]
+    assert (found["right"], found["n"]) == (3, 4)
+    assert [row["right"] for row in found["questions"]] == [True, False, True, True]
     assert all(0 <= row["seconds"] <= found["seconds"] + 0.1 for row in found["questions"])
     assert found["questions"][1]["answer"] == "the moon"
     assert found["questions"][1]["expected"][0] == WORLD.questions[1].answers[0]

@@ -9,7 +9,7 @@ import pytest
 
 from subquest.cli import main
 from subquest.engine import capabilities
-from subquest.models import smollm2_path
+from subquest.models import known_model, smollm2_path
 
 from ..engine.loopback import Answer, Loopback, Request, chat
 
@@ -272,3 +272,38 @@ def test_doctor_suggests_the_largest_model_that_fits(
     main(["doctor"])
     told = capsys.readouterr().out
     assert said in told.partition("larger model")[2].partition("endpoint")[0]
+    large = known_model("qwen-1.5b")
+    large.path.parent.mkdir(parents=True)
+    with large.path.open("wb") as file:
+        file.truncate(large.size)
+    main(["doctor"])
+    told = capsys.readouterr().out.partition("larger model")[2].partition("endpoint")[0]
+    assert told.strip().startswith("--model qwen-1.5b --system rag") if free > 2 * large.size else "1.5b" not in told
+
+
+def test_doctor_says_that_a_newer_adapter_can_be_merged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("gguf")
+    from subquest.engine.embedded.quantised import _path
+
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("subquest.models.ADAPTERS", tmp_path)
+    for place in ("subquest.models.memory", "subquest.engine.embedded.quantised"):
+        monkeypatch.setattr(f"{place}.available_memory", lambda: 8_000_000_000)
+    large = known_model("qwen-1.5b")
+    large.path.parent.mkdir(parents=True)
+    with large.path.open("wb") as file:
+        file.truncate(large.size)
+    adapter = tmp_path / "qwen-1.5b-subquest.gguf"
+    adapter.write_bytes(b"GGUF")
+    told = []
+    for _ in range(2):
+        main(["doctor"])
+        told.append(capsys.readouterr().out.partition("larger model")[2].partition("endpoint")[0])
+        merged = _path(large.path, adapter)
+        merged.parent.mkdir(exist_ok=True)
+        merged.write_bytes(b"GGUF")
+    assert "fix: subquest model get qwen-1.5b" in told[0]
+    assert "fix" not in told[1]
+    assert all("--model qwen-1.5b reads" in line for line in told), "trained, it needs no other system"

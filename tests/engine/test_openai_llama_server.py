@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.embedded, pytest.mark.slow]
 SERVE = """
 import sys, time, xllamacpp
 params = xllamacpp.CommonParams()
-params.model.path, params.n_ctx, params.n_parallel, params.cpuparams.n_threads = sys.argv[1], int(sys.argv[2]), 1, 2
+params.model.path, params.n_ctx, params.n_parallel, params.cpuparams.n_threads = sys.argv[1], int(sys.argv[2]), 1, 1
 server = xllamacpp.Server(params)
 print("AT", server.listening_address, flush=True)
 sys.stdin.read()

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from subquest.cli import main
 from subquest.codec import to_dict
 from subquest.engine import adapter
 from subquest.engine.adapter import Lora, Shape
+from subquest.engine.adapter_base import check_base
 from subquest.engine.embedded import EmbeddedEngine
 from subquest.engine.embedded.adapter_difference import TEXTS, distance, log_probs
 from subquest.engine.embedded.llama_cpp import open_library
@@ -144,6 +146,9 @@ def test_the_command_converts_both_ways(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["rank"] == 4
     assert main([*convert, str(tmp_path / "a.gguf"), str(tmp_path / "back"), *base]) == 0
     assert same(adapter.read_peft(tmp_path / "back"), lora)
+    learnt = tmp_path / "learnt.gguf"
+    assert main([*convert, str(tmp_path / "peft"), str(learnt), "--prompts", "full+abstain", *base]) == 0
+    assert adapter.prompt_set_of(learnt) == "full+abstain"
     assert main([*convert, str(tmp_path / "peft"), str(tmp_path / "folder"), *base]) == 2
     assert main([*convert, str(tmp_path / "nothing"), str(tmp_path / "a.gguf"), *base]) == 2
 
@@ -240,15 +245,17 @@ def test_llama_cpp_computes_what_transformers_computes(reference: Any, tmp_path:
     assert figures["not reordered"] > 3 * figures["attached"]
 
 
-def one_layer(path: Path) -> Path:
+def one_layer(path: Path, width: int = 576) -> Path:
     """A model file with the matrices of SmolLM2's first layer: the whole one takes five seconds to derive from."""
     import gguf
 
     kind, random = gguf.GGMLQuantizationType.Q4_1, np.random.default_rng(5)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_1)
+    writer.add_head_count(9)
+    writer.add_head_count_kv(3)
     for target, shape in ROWS.items():
-        weight = random.normal(0, 0.1, shape).astype(np.float32)
+        weight = random.normal(0, 0.1, [width if n == 576 else n for n in shape]).astype(np.float32)
         name = f"{adapter.gguf_name(f'model.layers.0.{target}')}.weight"
         writer.add_tensor(name, gguf.quantize(weight, kind), raw_dtype=kind)
     writer.write_header_to_file()
@@ -352,26 +359,37 @@ def test_an_adapter_names_its_base_and_is_refused_on_another(
     made = tmp_path / "made.gguf"
     assert main(["model", "adapter", "convert", str(tmp_path / "peft"), str(made), "--base", str(base)]) == 0
     assert adapter.base_of(made) == hashlib.sha256(base.read_bytes()).hexdigest()
-    adapter.check_base(made, base)
+    check_base(made, base)
     assert main(["model", "adapter", "convert", str(made), str(tmp_path / "back"), "--base", str(base)]) == 0
     assert adapter.base_of(tmp_path / "back") == adapter.base_of(made)
     with pytest.raises(UsageError, match="another quantisation") as error:
-        adapter.check_base(made, other)
+        check_base(made, other)
     command = str(error.value).partition("subquest ")[2].replace("NEW.gguf", str(tmp_path / "new.gguf")).split()
     capsys.readouterr()
     assert main(command) == 0, "the command that the message gives"
-    adapter.check_base(tmp_path / "new.gguf", other)
+    check_base(tmp_path / "new.gguf", other)
     assert same(adapter.read_gguf(tmp_path / "new.gguf", SMOLLM2), adapter.read_gguf(made, SMOLLM2))
     with pytest.raises(UsageError, match="another quantisation"):
         EmbeddedEngine(other, adapter=made)
 
 
-def test_the_message_names_the_known_model_that_an_adapter_is_for(tmp_path: Path) -> None:
+def test_the_message_names_the_known_model_that_an_adapter_is_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lora = replace(random_lora(layers=1), base=models.known_model("qwen-1.5b").files[0].sha256)
     adapter.write_peft(lora, tmp_path / "peft")
-    (tmp_path / "other.gguf").write_bytes(b"GGUF")
-    with pytest.raises(UsageError, match=r"was trained on qwen-1.5b.*run it with --model qwen-1.5b"):
-        adapter.check_base(tmp_path / "peft", tmp_path / "other.gguf")
+    alike, wider = one_layer(tmp_path / "alike.gguf"), one_layer(tmp_path / "wider.gguf", width=640)
+    named = r"was trained on qwen-1.5b.*run it with --model qwen-1.5b"
+    with pytest.raises(UsageError, match=named + ".*model adapter convert"):
+        check_base(tmp_path / "peft", alike)
+    adapter.write_gguf(lora, tmp_path / "a.gguf", SMOLLM2)
+    for place in (tmp_path / "peft", tmp_path / "a.gguf"):
+        with pytest.raises(UsageError, match=named) as error:
+            check_base(place, wider)
+        assert "convert" not in str(error.value), "no conversion makes it fit"
+        assert main(["model", "adapter", "convert", str(place), str(tmp_path / "b.gguf"), "--base", str(wider)]) == 2
+        assert re.search(r"its blk\.0\.\S+ is \d+ × \d+, and the model's is", capsys.readouterr().err)
+    assert not (tmp_path / "b.gguf").exists()
 
 
 @pytest.mark.parametrize(("rank", "most"), [(16, 0.80), (32, 0.54)])
@@ -481,6 +499,9 @@ async def test_a_known_model_runs_with_the_adapter_that_ships_for_it(
     assert "merging" not in capsys.readouterr().err, "it is there already"
     (merged,) = (tmp_path / "cache" / "models" / "derived").iterdir()
     assert merged_files(models.find("stand-in"), shipped) == (merged, None)
+    with monkeypatch.context() as patch:
+        patch.setattr("subquest.models.memory.available_memory", lambda: merged.stat().st_size - 1)
+        assert merged_files(models.find("stand-in"), shipped) == (models.find("stand-in"), shipped), "it is smaller"
     assert merged_files(models.find("stand-in"), None) == (models.find("stand-in"), None)
     faster = open_engine("stand-in", EngineOptions(context=256, threads=1))
     assert (faster.name, prompt_set_of(faster)) == ("stand-in+stand-in-subquest", "full")

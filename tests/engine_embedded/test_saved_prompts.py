@@ -4,9 +4,11 @@ import os
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from subquest.engine import Message, Sampling
+from subquest.engine.adapter import Lora, Shape, write_gguf
 from subquest.engine.embedded import EmbeddedEngine
 from subquest.engine.embedded.saved_prompts import SavedPrompts
 from subquest.models import smollm2_path
@@ -119,3 +121,28 @@ async def test_a_second_process_does_not_read_the_prompt_again(tmp_path: Path, m
     assert again.token_ids == cold.token_ids
     _, cached = await ask("Which river runs through Kestel?")
     assert cached == shared
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
+@pytest.mark.usefixtures("_model_file")
+async def test_a_prompt_that_was_read_with_another_adapter_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The adapter's content counts, not its name: a file that was trained on keeps it."""
+    file, adapter = smollm2_path(), tmp_path / "adapter.gguf"
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
+
+    async def cached(lora: Path) -> int:
+        engine = EmbeddedEngine(file, adapter=lora, threads=1, context=256)
+        session = await engine.open([Message("system", ROLE), Message("user", "Which river runs through Kestel?")])
+        turn = await session.generate(Sampling(max_tokens=1))
+        await engine.close()
+        return turn.usage.cached_tokens
+
+    for seed, restored in ((1, True), (2, False)):
+        a, b = np.random.default_rng(seed).normal(0, 0.1, (2, 8, 576)).astype(np.float32)
+        lora = Lora({"model.layers.0.self_attn.q_proj": (a, b.T)}, alpha=8.0)
+        write_gguf(lora, adapter, Shape("llama", heads=9, kv_heads=3))
+        assert await cached(adapter) == 0
+        assert not restored or await cached(adapter) > 64

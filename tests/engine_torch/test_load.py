@@ -10,7 +10,8 @@ import torch
 
 from subquest import models
 from subquest.assemble import EngineOptions, open_engine
-from subquest.engine.adapter import Lora, Shape, base_digest, write_gguf
+from subquest.engine.adapter import Lora, Shape, write_gguf
+from subquest.engine.adapter_base import base_digest
 from subquest.engine.interface import Message, Sampling
 from subquest.engine.torch.engine import TorchEngine
 from subquest.engine.torch.loader import load_adapter
@@ -19,7 +20,7 @@ from subquest.models import KnownModel, ModelFile, default_adapter, file_digest,
 
 from .conftest import byte_tokenizer, tiny_model
 
-pytest.importorskip("gguf", reason="adapters as GGUF files need it")
+gguf = pytest.importorskip("gguf", reason="adapters as GGUF files need it")
 QUESTION = [Message("user", "Answer with one word: which colour has the sky?")]
 
 
@@ -35,6 +36,19 @@ async def logprobs(engine: TorchEngine) -> list[float]:
 def test_a_model_that_is_not_there_is_named(spec: str) -> None:
     with pytest.raises(UsageError, match=r"/nowhere|unknown model 'torch:'"):
         open_engine(spec)
+
+
+def test_a_model_that_does_not_fit_into_memory_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matrix of 64 × 32 in fp32, unpacked and then copied."""
+    writer = gguf.GGUFWriter(tmp_path / "tiny.gguf", "llama")
+    writer.add_tensor("token_embd.weight", np.zeros((64, 32), np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    monkeypatch.setattr("subquest.models.memory.available_memory", lambda: 2 * 64 * 32 * 4 - 1)
+    with pytest.raises(UsageError, match=r"tiny\.gguf needs .*of memory.*end other programs"):
+        TorchEngine.load(tmp_path / "tiny.gguf", device="cpu")
 
 
 def test_pairs_of_several_ranks_count_as_llama_cpp_counts_them(tmp_path: Path) -> None:

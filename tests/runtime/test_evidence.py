@@ -314,7 +314,7 @@ def test_time_grows_with_the_length_of_texts_and_not_faster(unit: str) -> None:
         support_of(text, text, (finding,))
         return time.process_time() - start
 
-    assert seconds(40_000) < 10 * max(seconds(10_000), 0.03)
+    assert seconds(20_000) < 10 * max(seconds(5_000), 0.015)
 
 
 def test_what_a_sentence_says_itself_counts_more_than_its_title() -> None:

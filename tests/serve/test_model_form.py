@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -308,8 +309,31 @@ def test_an_endpoint_that_goes_away_is_named_and_nothing_is_lost(start: Start, m
             assert client.get(f"/api/episodes/{again}").json()["answer"] == "Kestel"
 
 
+def test_a_larger_model_is_suggested_to_who_may_set_one(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
+    free = 8_000_000_000
+    monkeypatch.setattr("subquest.models.memory.available_memory", lambda: free)
+    monkeypatch.setattr("subquest.models.memory.shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    small = {"default": ScriptedEngine([], name="embedded+default")}
+    with start(models=small) as server, server.client() as client:
+        large = {"name": "qwen-1.5b", "size": "1.1 GB", "here": False}
+        assert client.get("/api/model").json()["larger"] == large
+        free = 1_500_000_000
+        assert client.get("/api/model").json()["larger"]["name"] == "qwen-0.5b"
+        free = 500_000_000
+        assert client.get("/api/model").json()["larger"] is None
+        free = 8_000_000_000
+    with start(models=small, model_form=False) as server, server.client() as client:
+        assert client.get("/api/model").json()["larger"] is None, "nobody here can do it"
+    with start() as server, server.client() as client:
+        assert client.get("/api/model").json()["larger"] is None, "another model answers"
+
+
 def test_systems_are_described_and_those_that_do_not_suit_are_marked(start: Start) -> None:
     engines = {"default": ScriptedEngine([], name="embedded+default"), "plain": _Instruct([], name="qwen")}
+    engines["trained"] = _Instruct([], name="qwen+mine")
     with start(models=engines, systems=["coda", "hira", "search-r1", "r1-searcher", "direct"]) as server:
         with server.client() as client:
             about = client.get("/api/about").json()
@@ -320,6 +344,7 @@ def test_systems_are_described_and_those_that_do_not_suit_are_marked(start: Star
         assert set(unsuited["default"]) == {"hira", "r1-searcher"}
         assert "too small" in unsuited["default"]["hira"]
         assert set(unsuited["plain"]) == {"search-r1", "r1-searcher"}
+        assert not unsuited["trained"], "its adapter may have learnt them"
 
 
 class _Instruct(ScriptedEngine):

@@ -213,6 +213,18 @@ def test_only_an_admin_sees_the_form(start: Start, page: Any) -> None:
         expect(page.get_by_role("status")).to_contain_text("can be set by who runs it")
 
 
+def test_the_page_names_a_larger_model_that_fits(
+    start: Start, page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("subquest.models.memory.available_memory", lambda: 1_500_000_000)
+    with start(models={"default": ScriptedEngine([], name="embedded+default")}) as server:
+        page.goto(f"{server.url}/#/model")
+        expect(page.locator(".in-use .larger")).to_contain_text(
+            "subquest model get qwen-0.5b (491 MB), then start the server with --model qwen-0.5b"
+        )
+
+
 def test_how_sure_it_is_is_said_in_words(start: Start, settings: Settings, page: Any) -> None:
     known = SystemCalibration("coda", "m", (Curve(True, 50, 0.93), Curve(False, 50, 0.2)))
     settings.runs.mkdir()

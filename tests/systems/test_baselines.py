@@ -434,6 +434,14 @@ def test_every_system_abstains_only_when_asked(name: str) -> None:
     told = [t.role for t in episode.trajectories if "If you cannot find out, answer: unknown" in t.text]
     assert set(told) == {cls.answering or cls.roles[0]}
     assert cls(ScriptedEngine(reply), FakeSearch()).ask(QUESTION).answer == "unknown"
+    assert cls(Abstaining(reply), FakeSearch()).abstain
+    assert not cls(Abstaining(reply), FakeSearch(), abstain=False).abstain
+
+
+class Abstaining(ScriptedEngine):
+    """A model that was trained to say `unknown`."""
+
+    prompt_set = "full+abstain"
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -197,7 +197,7 @@ def test_a_repeated_step_is_answered_from_what_is_known() -> None:
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real question sets are not beside the checkout")
 @pytest.mark.parametrize("name", ["2wikimultihopqa", "musique"])
 def test_real_plans_teach_both_decisions(name: str, vocabulary: Vocabulary, tmp_path: Path) -> None:
-    part = DataPart(str(REAL / f"{name}_train.jsonl.gz"), (str(REAL / f"{name}_train_corpus.jsonl.gz"),))
+    part = DataPart(str(REAL / f"{name}_train.jsonl.gz"), (str(REAL / f"{name}_train_corpus.jsonl.gz"),), limit=150)
     material = load_material([part])
     with open_search(material.documents, tmp_path) as search:
         found = run_sync(make_traces("apex", material.questions, search, vocabulary, CHATML, document_tokens=2000))

@@ -9,6 +9,7 @@ import pytest
 
 from subquest.cli import main
 from subquest.data.registry import REGISTRY
+from subquest.engine.adapter import prompt_set_of
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import ConfigError, DataError, UsageError
 from subquest.rewards import load as load_reward
@@ -199,6 +200,7 @@ def test_the_recipes_of_the_larger_models_follow_each_other(first: str, then: st
         told = {name for _, name, _ in store.metrics()}
     assert {"tasks", "one_task", "unknown", "forced", "entropy", "dev_em"} <= told
     assert (tmp_path / then / "best" / "adapter_model.safetensors").is_file()
+    assert prompt_set_of(tmp_path / then / "best") == "compact+abstain", "as it was trained here"
 
 
 @pytest.mark.parametrize(

@@ -306,6 +306,7 @@ export interface ModelChoice {
   set: { address: string; model: string; key: boolean; protocol: string; prompts: string } | null;
   who_sets: "anyone" | "admin" | "nobody";
   may_set: boolean;
+  larger: { name: string; size: string; here: boolean } | null;
 }
 
 export interface Thread {

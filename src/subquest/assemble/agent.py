@@ -71,7 +71,7 @@ class AgentSpec(Record, kw_only=True):
     prompts: str | None = None
     """A set of prompts, `full` or `compact` (default: the model's), or a folder of prompt files."""
     votes: int = 1
-    abstain: bool = False
+    abstain: bool | None = None
     style: Style = "short"
     """How answers are written: `short`, `sentence` or `report`."""
     files: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,11 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     agent.add_argument("--depth", type=int, metavar="N", help="levels of sub-tasks (CoDA)")
     agent.add_argument("--no-refine", action="store_true", help="executors do not distil documents (CoDA)")
     agent.add_argument("--parallel", action="store_true", help="independent sub-questions at the same time (APEX)")
-    agent.add_argument("--abstain", action="store_true", help="allow the answer 'unknown'")
+    agent.add_argument(
+        "--abstain",
+        action=argparse.BooleanOptionalAction,
+        help="allow the answer 'unknown' (default: if the model's adapter was trained to say it)",
+    )
     agent.add_argument("--votes", type=int, default=1, metavar="N", help="answer up to N times; the majority decides")
     agent.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of the system"
@@ -126,7 +131,21 @@ def spec_from(args: argparse.Namespace, config: Config | None = None) -> AgentSp
         "files": tuple(getattr(args, "file", ())),
         **({"cache": None} if args.no_cache else {}),
     }
-    return AgentSpec.from_config(config or config_from(args), **more)
+    spec = AgentSpec.from_config(config or config_from(args), **more)
+    _refuse_useless_adapter(vars(args).get("engine.adapter"), spec)
+    return spec
+
+
+def _refuse_useless_adapter(adapter: str | None, spec: AgentSpec) -> None:
+    """Refuse an adapter for endpoints alone: it would be ignored. One in the settings is for models that take it."""
+    from ..config import split_models
+
+    models = split_models(spec.model) if isinstance(spec.model, str) else spec.model or {"": "embedded"}
+    if adapter and adapter != "none" and all(re.match(r"(https?|openai|litellm):", name) for name in models.values()):
+        raise UsageError(
+            f"--adapter {adapter}: an endpoint runs the adapters that its server has loaded; leave it out and name one "
+            "as the model (http://HOST:PORT/v1#NAME), or run a model in this process (--model qwen-1.5b)"
+        )
 
 
 def refuse_no_index(spec: AgentSpec) -> None:

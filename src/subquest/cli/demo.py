@@ -1,4 +1,4 @@
-"""`subquest demo`: a fictional world, an index of it, and multi-hop questions about it, answered offline."""
+"""`subquest demo`: questions about a made-up world and about a few ordinary documents, answered offline."""
 
 from __future__ import annotations
 
@@ -24,20 +24,30 @@ if TYPE_CHECKING:
 ARTICLES = 240
 MOST = 1000
 """A world of this size has at least so many questions."""
+OFFICE = {
+    "How much does the trust pay for meals per day?": ("32 pounds", "up to 32 pounds", "32 pounds per day"),
+    "In which office does the person who leads the towpath repair work?": ("Fenwick Top",),
+}
+"""Questions about the documents that `subquest examples` writes, and their answers."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--out", type=Path, default=Path("demo"), metavar="DIR", help="where the world and its index go (default: demo)"
+        "--out",
+        type=Path,
+        default=Path("demo"),
+        metavar="DIR",
+        help="where the world and the indexes go (default: demo)",
     )
     parser.add_argument("--seed", type=int, default=2026, help="another seed makes another world")
-    parser.add_argument("--questions", type=int, default=3, metavar="N", help="how many to ask")
+    parser.add_argument("--questions", type=int, default=3, metavar="N", help="how many to ask about the world")
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
     from .. import embedded
     from ..models import embedded_model
+    from ..record import Question
     from ..worlds import make_world
 
     if args.questions < 1:
@@ -48,15 +58,23 @@ def run(args: argparse.Namespace) -> int:
     embedded_model()  # says how to get it where it is missing, before a world is made
     count = args.questions
     world = make_world(seed=args.seed, articles=ARTICLES, questions=max(count, 8), split="test", hops=(2, 3))
-    index = _index(world, args.out)
-    _say(f"{len(index)} articles of a made-up world, indexed in {index.path}; nobody has ever read them.")
+    index, office = _index(world, args.out), _office(args.out)
     engine = embedded()
     if engine.adapter is None:
         _say("The embedded model has no trained adapter: expect wrong answers, but watch how it works.")
+    about = f"{len(index)} articles of a made-up world, indexed in {index.path}; nobody has ever read them."
+    papers = (
+        f"{len(OFFICE)} questions about the papers of a canal trust, indexed in {office.path}: a model this small was "
+    )
+    parts = [
+        (about, index, world.questions[:count]),
+        (papers + "not trained on such documents.", office, [Question(q, q, a) for q, a in OFFICE.items()]),
+    ]
     start = time.monotonic()
-    episodes = asyncio.run(_ask(world.questions[:count], engine, index, quiet=args.json))
+    episodes = asyncio.run(_ask(parts, engine, quiet=args.json))
     seconds = round(time.monotonic() - start, 1)
-    index.close()
+    for one in (index, office):
+        one.close()
     right = [_is_right(e) for e in episodes]
     if args.json:
         rows = [
@@ -75,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     for episode, ok in zip(episodes, right, strict=True):
         _print(episode, ok)
     if not all(right):
-        print("A model this small is wrong now and then. A larger one: --model openai:NAME@http://HOST/v1")
+        print("A model this small is often wrong. `subquest doctor` says which larger one fits this machine.")
     beside = Path(sys.executable).with_name("subquest")  # an environment that is not activated is not on the path
     program = beside if shutil.which("subquest") is None and beside.exists() else "subquest"
     print(f'Ask your own: {program} ask "..." --index {index.path}')
@@ -93,7 +111,7 @@ def _check_folder(out: Path) -> None:
     above = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     if not os.access(above, os.W_OK):
         raise UsageError(f"cannot write {out}: no permission to write into {os.path.relpath(above)}")
-    taken = [name for name in ("corpus.jsonl", "questions.jsonl", "docs.sq") if (out / name).exists()]
+    taken = [name for name in ("corpus.jsonl", "questions.jsonl", "docs.sq", "office.sq") if (out / name).exists()]
     if taken and ((out / "world.json").exists() or not _asked_in(out / "questions.jsonl")):
         raise UsageError(f"{out / taken[0]} exists and does not belong to a demo; choose another folder with --out")
 
@@ -121,21 +139,36 @@ def _index(world: World, out: Path) -> Index:
     return Index.build(out / "docs.sq", world.documents)
 
 
-async def _ask(questions: Sequence[Question], engine: Engine, index: Index, *, quiet: bool) -> list[Episode]:
+def _office(out: Path) -> Index:
+    """An index of the example documents."""
+    from ..retrieval import Index
+    from ..retrieval.ingest import ingest
+    from ..retrieval.settings import Settings
+    from .examples import shipped
+
+    shutil.rmtree(out / "office.sq", ignore_errors=True)
+    index = Index.create(out / "office.sq", Settings())
+    ingest(index, [shipped("examples") / "documents"], jobs=1)
+    return index
+
+
+async def _ask(parts: Sequence[tuple[str, Index, Sequence[Question]]], engine: Engine, *, quiet: bool) -> list[Episode]:
     from ..systems.coda import CoDA
     from .tree import display
 
-    agent = CoDA(engine, index)
     episodes = []
-    for question in questions:
-        if quiet:
-            episodes.append(await agent.solve(question))
-            continue
-        _say("")
-        with display() as view:
-            episodes.append(await agent.solve(question, listener=view.add))
-        verdict = "right" if _is_right(episodes[-1]) else f"wrong: the answer is {question.answers[0]}"
-        _say(f"  {verdict} ({episodes[-1].usage.seconds:.0f} s)")
+    for about, index, questions in parts:
+        agent = CoDA(engine, index)
+        _say(about if quiet else f"\n{about}")
+        for question in questions:
+            if quiet:
+                episodes.append(await agent.solve(question))
+                continue
+            _say("")
+            with display() as view:
+                episodes.append(await agent.solve(question, listener=view.add))
+            verdict = "right" if _is_right(episodes[-1]) else f"wrong: the answer is {question.answers[0]}"
+            _say(f"  {verdict} ({episodes[-1].usage.seconds:.0f} s)")
     await engine.close()
     return episodes
 

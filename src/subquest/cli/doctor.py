@@ -8,11 +8,10 @@ import json
 import os
 import platform
 import re
-import shutil
 import sys
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..assemble import AgentSpec, check_search, open_engines
 from ..assemble.search import NO_WEB
@@ -22,6 +21,9 @@ from ..errors import SubquestError, UsageError
 from ..masking import public
 from ..process import run_sync
 from .terminal import printable
+
+if TYPE_CHECKING:
+    from ..models import KnownModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,23 +132,35 @@ def _model_file() -> Check:
 
 
 def _larger_model() -> Check:
-    """The largest known language model that this machine has room for: twice its size in memory, once on the disk."""
-    from ..models import MODELS, cache_folder, megabytes
-    from ..models.memory import available_memory
+    from ..models import default_adapter, megabytes
+    from ..models.memory import available_memory, larger_model
 
-    free = available_memory() or 0
-    folder = next(place for place in (cache_folder(), *cache_folder().parents) if place.exists())
-    disk = shutil.disk_usage(folder).free
-    larger = [m for m in MODELS.values() if m.context and m.name != "smollm2"]
-    here = [m for m in larger if m.present]
-    fits = [m for m in larger if 2 * m.size <= free and (m.present or m.size <= disk)]
-    if here and (not fits or here[-1].size >= fits[-1].size):
-        return Check("larger model", True, f"--model {here[-1].name} reads ordinary documents better, slower")
-    if not fits:
-        return Check("larger model", True, f"none fits: {megabytes(free)} of memory are free")
-    best = fits[-1]
+    best = larger_model()
+    if best is None:
+        return Check("larger model", True, f"none fits: {megabytes(available_memory() or 0)} of memory are free")
+    use = f"--model {best.name}" + (
+        "" if default_adapter(best.name) else " --system rag"
+    )  # untrained, it reads best so
+    if best.present:
+        told = f"{use} reads ordinary documents better, slower"
+        if _unmerged(best):
+            fix = f"subquest model get {best.name}"
+            return Check("larger model", False, f"{told}; our adapter is not merged into it yet, which is faster", fix)
+        return Check("larger model", True, told)
     detail = f"{best.name} ({megabytes(best.size)}) fits this machine and reads ordinary documents better, slower"
-    return Check("larger model", False, detail, f"subquest model get {best.name}, then --model {best.name}")
+    return Check("larger model", False, detail, f"subquest model get {best.name}, then {use}")
+
+
+def _unmerged(model: KnownModel) -> bool:
+    """Whether `model get` would make the faster copy with the adapter that ships: it may be newer than the model."""
+    from ..models import default_adapter
+
+    adapter = default_adapter(model.name)
+    if adapter is None or importlib.util.find_spec("gguf") is None:
+        return False
+    from ..engine.embedded.quantised import has_room, merged_files
+
+    return merged_files(model.path, adapter)[1] is not None and has_room(model.path)
 
 
 def _llama_cpp() -> Check:

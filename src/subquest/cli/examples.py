@@ -17,7 +17,7 @@ def run(args: argparse.Namespace) -> int:
     files = {
         args.folder / name / path.relative_to(folder): path
         for name, pattern in {"examples": "*/*", "recipes": "*.toml"}.items()
-        for folder in [_shipped(name)]
+        for folder in [shipped(name)]
         for path in sorted(folder.glob(pattern))
     }
     missing = {target: path for target, path in files.items() if not _is_there(target, path)}
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _shipped(name: str) -> Path:
+def shipped(name: str) -> Path:
     """A folder of the installed package, or of the source tree."""
     package = Path(__file__).resolve().parents[1]
     installed = package / f"_{name}"

@@ -64,6 +64,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
             help="base model: a known model's name, a GGUF file or a folder with config.json; the new adapter is for it"
             " (default: the one that the adapter names, or the embedded model)",
         )
+        action.add_argument(
+            "--prompts",
+            choices=["compact", "compact+abstain", "full", "full+abstain"],
+            help="the prompts it was trained on; +abstain: it learnt to say `unknown` (default: as the adapter says)",
+        )
         action.add_argument("--eight-bit", action="store_true", help="store a GGUF file in 8 bits (Q8_0)")
     for action in (get, show, convert, mix, compare):
         action.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
@@ -188,7 +193,7 @@ def _adapter(args: argparse.Namespace) -> int:
     from ..errors import MissingDependency, UsageError
 
     try:
-        from ..engine import adapter
+        from ..engine import adapter, adapter_base
     except ImportError:
         raise MissingDependency("numpy", "embedded") from None
 
@@ -212,8 +217,11 @@ def _adapter(args: argparse.Namespace) -> int:
     shape = adapter.shape_of(base)
     loras = [adapter.read_peft(s) if s.is_dir() else adapter.read_gguf(s, shape) for s in sources]
     lora = adapter.mixed(loras[0], loras[1], args.share) if mixing else loras[0]
+    adapter_base.check_fits(lora, base)
+    if args.prompts:
+        lora = replace(lora, prompts=args.prompts)
     if args.base or not lora.base:
-        lora = replace(lora, base=adapter.base_digest(base))
+        lora = replace(lora, base=adapter_base.base_digest(base))
     if target.suffix:
         adapter.write_gguf(lora, target, shape, name=target.stem, eight_bit=args.eight_bit)
     else:
@@ -237,7 +245,7 @@ def _base(args: argparse.Namespace) -> Path:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from ..engine.adapter import check_base
+    from ..engine.adapter_base import check_base
     from ..engine.embedded.adapter_difference import difference
     from ..errors import UsageError
 

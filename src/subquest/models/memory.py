@@ -1,13 +1,14 @@
-"""How much memory is free for a model."""
+"""How much memory is free for a model, and which models it is enough for."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 from ..download.sizes import megabytes
 from ..errors import UsageError
-from .catalog import MODELS
+from .catalog import MODELS, KnownModel, cache_folder
 
 
 def available_memory() -> int | None:
@@ -16,19 +17,36 @@ def available_memory() -> int | None:
     return min(found, default=None)
 
 
-def check_memory(name: str, needed: int, context: int) -> None:
-    """Refuse a model that cannot fit; `needed` is what its weights and the cache of its context take at least."""
+def fits(size: int) -> bool:
+    """Whether so many bytes of memory are free, as far as that is known."""
     free = available_memory()
+    return free is None or size <= free
+
+
+def check_memory(name: str, weights: int, cache: int = 0, context: int = 0) -> None:
+    """Refuse a model that cannot fit: its weights and the cache of its context take at least so many bytes."""
+    free, needed = available_memory(), weights + cache
     if free is None or needed <= free:
         return
     smaller = [model for model in MODELS.values() if model.context and model.size < min(free, needed) / 2]
     ways = [f"choose a smaller model (--model {max(smaller, key=lambda m: m.size).name})"] if smaller else []
-    if context > 2048:
+    if context > 2048 and weights < free:
         ways.append("a shorter context (SUBQUEST_ENGINE_CONTEXT=2048)")
+    with_context = f" with a context of {context:,} tokens" if context else ""
     raise UsageError(
-        f"{name} needs {megabytes(needed)} of memory with a context of {context:,} tokens, and {megabytes(free)} are "
-        f"free: {' or '.join([*ways, 'end other programs'])}"
+        f"{name} needs {megabytes(needed)} of memory{with_context}, and {megabytes(free)} are free: "
+        + " or ".join([*ways, "end other programs"])
     )
+
+
+def larger_model() -> KnownModel | None:
+    """The largest known language model besides the embedded one that this machine has room for: twice its size in
+    memory and, where it is not here yet, a quarter more than its size on the disk."""
+    folder = next(place for place in (cache_folder(), *cache_folder().parents) if place.exists())
+    disk = shutil.disk_usage(folder).free
+    known = [model for model in MODELS.values() if model.context and model.name != "smollm2"]
+    able = [model for model in known if fits(2 * model.size) and (model.present or 1.25 * model.size <= disk)]
+    return max(able, key=lambda model: model.size, default=None)
 
 
 def _of_machine() -> int | None:

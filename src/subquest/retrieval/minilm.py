@@ -172,6 +172,7 @@ def convert(source: Path, target: Path, *, quantise: bool = True) -> None:
     try:
         import onnx
         from onnxruntime.quantization import QuantType, quantize_dynamic
+        from onnxruntime.quantization.quant_utils import add_pre_process_metadata
     except ImportError:
         raise MissingDependency("The converter of the MiniLM encoder (onnx, onnxruntime)", "dense") from None
 
@@ -182,6 +183,7 @@ def convert(source: Path, target: Path, *, quantise: bool = True) -> None:
         return
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         plain = Path(scratch) / "plain.onnx"
+        add_pre_process_metadata(model)  # there is nothing to optimise first, and no need to warn about it
         onnx.save(model, str(plain))
         quantize_dynamic(
             plain,

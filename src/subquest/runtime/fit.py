@@ -111,6 +111,7 @@ class Fit:
         self._reached: dict[int, _Reach] = {}
         self._positions: dict[int, list[tuple[int, bytes]]] = {}
         self._known: dict[str, bool] = {}
+        self._scores: dict[tuple[int, Spot], float] = {}
         self._standing: dict[str, dict[Terms, None]] = {}
         """What the sentences with a name or a number say of the question. Many sentences say the same."""
         if one_step:
@@ -204,6 +205,13 @@ class Fit:
         return self._asked.words - claimed, [name for name in self._asked.names if not name <= claimed]
 
     def _score(self, unit: _Unit, spot: Spot) -> float:
+        """What counts for an answer or a rival at its place; all answers have much the same rivals."""
+        key = id(unit), spot
+        if key not in self._scores:
+            self._scores[key] = self._counted(unit, spot)
+        return self._scores[key]
+
+    def _counted(self, unit: _Unit, spot: Spot) -> float:
         line, claimed = spot.line, terms_of(spot.line)
         words, names = self._open(claimed)
         within = self._others(line, words, unit) if self._one_step else self._reach(unit, claimed)

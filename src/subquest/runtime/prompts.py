@@ -37,7 +37,12 @@ _FIELD = re.compile(r"\$([a-z_]+)")
 
 def prompt_set_of(engine: Engine) -> PromptSet:
     """The set that a model was trained on; the full one if its engine does not say."""
-    return SETS.get(str(getattr(engine, "prompt_set", "")), "full")
+    return SETS.get(str(getattr(engine, "prompt_set", "")).partition("+")[0], "full")
+
+
+def abstains(engine: Engine) -> bool:
+    """Whether a model was trained to say `unknown`, where the prompt allows it: `full+abstain`."""
+    return str(getattr(engine, "prompt_set", "")).endswith("+abstain")
 
 
 def set_folder(folder: Path, name: PromptSet) -> Path:

@@ -33,7 +33,7 @@ from .context import LimitReached
 from .evidence import Finding, Support, support_of
 from .given_tools import TAGS, Form, GivenTools
 from .given_tools import actions as tool_actions
-from .prompts import SETS, Prompts, PromptSet, folder_beside, own_folder, prompt_set_of
+from .prompts import SETS, Prompts, PromptSet, abstains, folder_beside, own_folder, prompt_set_of
 from .report_writer import ROLES as REPORT_ROLES
 from .report_writer import ReportWriter
 from .role_setup import RoleSetup
@@ -100,7 +100,7 @@ class System(Solver, Generic[S]):
         limits: Limits | Mapping[str, Limits] | None = None,
         prompts: str | Path | None = None,
         preset: str = "",
-        abstain: bool = False,
+        abstain: bool | None = None,
         votes: int = 1,
         style: Style = "short",
         tools: Sequence[FunctionTool | Callable[..., Any]] = (),
@@ -110,17 +110,19 @@ class System(Solver, Generic[S]):
     ) -> None:
         """`prompts` is a prompt set, `full` or `compact` (instead of each model's own), or a folder with prompt files
         that replace single ones. `abstain` allows the answer "unknown", which ends the episode as abstained and without
-        an answer. With `votes` above 1, a question is answered up to that many times and the majority decides.
-        `style` is how answers are written: in a few words, in a sentence with a citation, or as a report. `tools` are
-        functions that its roles can call; `tool_options` is the section `[tools]` of subquest.toml. What one search
-        finds is cut to what the query needs of it, in `search_tokens` (`excerpts`).
+        an answer; by default it is allowed where the model that answers was trained to say it. With `votes` above 1, a
+        question is answered up to that many times and the majority decides. `style` is how answers are written: in a
+        few words, in a sentence with a citation, or as a report. `tools` are functions that its roles can call;
+        `tool_options` is the section `[tools]` of subquest.toml. What one search finds is cut to what the query needs
+        of it, in `search_tokens` (`excerpts`).
         """
         if not 1 <= votes <= MOST_VOTES:
             raise UsageError(f"votes must be from 1 to {MOST_VOTES:,}, not {votes}")
         self.engines: Mapping[str, Engine] = model if isinstance(model, Mapping) else {"": model}
         self.search = search
         self.search_tokens = search_tokens
-        self.abstain = abstain
+        answers = _first(self.engines, (self._answering, "", *self.engines))
+        self.abstain = abstain if abstain is not None else answers is not None and abstains(answers)
         self.votes = votes
         self.style = self._checked_style(style)
         self.settings: S = self._read_settings(preset, settings)

@@ -14,6 +14,8 @@ from ..engine.capabilities import FIRST_SECONDS, probe
 from ..engine.openai import OpenAIEngine
 from ..errors import EngineError
 from ..masking import public
+from ..models import megabytes
+from ..models.memory import larger_model
 from . import model_settings
 from .access import shows_token
 from .model_settings import ModelSettings, checked_settings
@@ -26,14 +28,25 @@ async def model_settings_shown(request: Request) -> Response:
     """Which models the server has, what was set on the page, and whether this client may set another."""
     state = state_of(request)
     chosen = state.agents.page_model
+    models = await state.agents.describe_models()
+    may_set = _may_set(request, state)
     return Json(
         {
-            "models": await state.agents.describe_models(),
+            "models": models,
             "set": chosen.public() if chosen else None,
             "who_sets": state.settings.who_sets_model,
-            "may_set": _may_set(request, state),
+            "may_set": may_set,
+            "larger": _larger(models) if may_set else None,
         }
     )
+
+
+def _larger(models: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """A larger known model that this machine has room for, where the embedded one answers or none does."""
+    if models and models[0]["model"].partition("+")[0] != "embedded":
+        return None
+    best = larger_model()
+    return {"name": best.name, "size": megabytes(best.size), "here": best.present} if best else None
 
 
 async def set_model(request: Request) -> Response:

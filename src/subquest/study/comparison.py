@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -29,6 +30,12 @@ def bootstrap(values: Sequence[float], seed: int = 0) -> Interval:
     return Interval(float(array.mean()), float(low), float(high))
 
 
+@functools.lru_cache(1024)
+def _interval(values: tuple[float, ...]) -> Interval:
+    """The sections, tables and pictures of a page show the same intervals."""
+    return bootstrap(values)
+
+
 class Verdict(NamedTuple):
     source: str
     difference: float
@@ -53,13 +60,9 @@ class Comparison:
 
     def __init__(self, progress: Progress) -> None:
         self.study, self.progress = progress.study, progress
-        self._intervals: dict[tuple[float, ...], Interval] = {}
 
     def interval(self, values: Sequence[float]) -> Interval:
-        key = tuple(values)
-        if key not in self._intervals:
-            self._intervals[key] = bootstrap(values)
-        return self._intervals[key]
+        return _interval(tuple(values))
 
     def units(self, row: Row, source: str, variants: Sequence[str] = ()) -> dict[str, list[Unit]]:
         """What counts of a row on a source, by part: a unit of each of its variants, or of these variants."""

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..engine.adapter import PROMPTS, UNSAID, base_digest
+from ..engine.adapter import PROMPTS, UNSAID
+from ..engine.adapter_base import base_digest
 from ..errors import DataError
 from ..input_file import read_json
 from ..models import is_language_model, resolve

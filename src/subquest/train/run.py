@@ -202,7 +202,8 @@ class TrainRun:
     def _export(self, policy: Policy, name: str, note: str, content: Mapping[str, Any]) -> None:
         folder, building = self.folder / name, self.folder / f"{name}.tmp"
         with self.deadline.timed("export"):
-            base, prompts = self.recipe.model.path, self.recipe.prompt_set
+            base = self.recipe.model.path
+            prompts = self.recipe.prompt_set + ("+abstain" if self.recipe.abstain else "")
             save_trained(policy, building, base=base, prompts=prompts, write=self.ranks.first)
         if self.ranks.first:
             (building / note).write_text(json.dumps(dict(content)), encoding="utf-8")

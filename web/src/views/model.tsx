@@ -43,6 +43,14 @@ export function ModelView(props: { onChange: () => void }) {
             </li>
           ))}
         </ul>
+        {data.larger && (
+          <p class="larger">
+            This machine has room for a larger model that reads ordinary documents better, more slowly:{" "}
+            {!data.larger.here && <><code>subquest model get {data.larger.name}</code> ({data.larger.size}), then start the server with </>}
+            {data.larger.here && "start the server with "}
+            <code>--model {data.larger.name}</code>.
+          </p>
+        )}
       </section>
       {data.may_set ? (
         <ModelForm choice={data} onChange={changed} />

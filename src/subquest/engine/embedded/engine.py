@@ -16,7 +16,8 @@ from ...errors import ContextOverflow, EngineError, EngineRefused, UsageError
 from ...input_file import check_input
 from ...models import default_adapter, file_digest, is_language_model, resolve
 from ...record import Segment, Usage
-from ..adapter import check_base, prompt_set_of
+from ..adapter import prompt_set_of
+from ..adapter_base import check_base
 from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
 from ..interface import FinishReason, Generation, Message, Mode, OnText, Sampling, shared_prefix
 from .cell_cache import CacheEntry

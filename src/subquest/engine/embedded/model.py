@@ -124,7 +124,7 @@ class Model:
         for file in (path, adapter):
             if file is not None:
                 _check_gguf(file)
-        check_memory(path.name, path.stat().st_size, cells)
+        check_memory(path.name, path.stat().st_size)
         params = calls.llama_model_default_params()
         params.n_gpu_layers = 0
         params.use_extra_bufts = not self.kernel  # our kernel takes weights as they stand in the file
@@ -142,7 +142,7 @@ class Model:
             self.trained_context = int(calls.llama_model_n_ctx_train(self._model))
             self.template = (calls.llama_model_chat_template(self._model, None) or b"").decode()
             self.architecture = self.meta("general.architecture")
-            check_memory(path.name, path.stat().st_size + self.cell_bytes * cells, cells)
+            check_memory(path.name, path.stat().st_size, self.cell_bytes * cells, cells)
             settings = calls.llama_context_default_params()
             settings.n_ctx, settings.n_batch, settings.n_ubatch = cells, batch, batch
             settings.n_seq_max, settings.kv_unified = sequences, True

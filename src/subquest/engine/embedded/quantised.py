@@ -23,7 +23,7 @@ import numpy as np
 from ...download.part_file import locked
 from ...errors import DataError, MissingDependency, UsageError
 from ...models import cache_folder, embedded_model
-from ...models.memory import available_memory
+from ...models.memory import available_memory, fits
 from ..adapter import read_gguf_pairs
 from ..gguf_package import gguf_writer, open_gguf
 
@@ -45,9 +45,10 @@ def embedded_files(adapter: Path | None) -> tuple[Path, Path | None]:
 
 
 def merged_files(base: Path, adapter: Path | None) -> tuple[Path, Path | None]:
-    """The file that runs as a model with an adapter, and the adapter to attach: the faster copy, if it was made."""
+    """The file that runs as a model with an adapter, and the adapter to attach: the faster copy, if it was made and
+    memory is not too small for it."""
     copy = _path(base, adapter) if adapter is not None else None
-    return (copy, None) if copy is not None and copy.is_file() else (base, adapter)
+    return (copy, None) if copy is not None and copy.is_file() and fits(copy.stat().st_size) else (base, adapter)
 
 
 def has_room(base: Path) -> bool:

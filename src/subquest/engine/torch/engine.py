@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from ...errors import ContextOverflow, EngineError, UsageError
 from ...models import default_adapter, resolve
+from ...models.memory import check_memory
 from ...process import collect_rarely, switch_often
 from ..adapter import prompt_set_of, trained_prompt_set
 from ..chat_format import ChatFormat, chat_format_of, encode_pieces
@@ -34,7 +35,7 @@ from . import prefix_groups
 from .bare_engine import BareEngine
 from .block_pool import BlockPool
 from .gpu_memory import allocate, wanted_share
-from .loader import Source, from_model, load, load_adapter
+from .loader import Source, from_model, load, load_adapter, memory_needed
 from .model import Cache, Model
 from .runner import Pending, Runner
 from .running_batch import Rows
@@ -135,6 +136,8 @@ class TorchEngine:
         """
         path = resolve(name)
         device, dtype = _chosen(settings.get("device"), settings.get("dtype"))
+        if device.type == "cpu" and path.exists():
+            check_memory(path.name, memory_needed(path, dtype))
         source = load(path, device=device, dtype=dtype)
         file = default_adapter(name) if adapter == "default" else adapter and Path(adapter).expanduser()
         lora = load_adapter(file, path) if file else None

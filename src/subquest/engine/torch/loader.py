@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, EngineRefused, UsageError
-from ..adapter import check_base, read_peft, shape_of
 from ..adapter import read_gguf as read_gguf_adapter
+from ..adapter import read_peft, shape_of
+from ..adapter_base import check_base
 from ..gguf_file import GgufFile, read_gguf_file
 from .architecture import Architecture
 from .gguf_tensors import values
@@ -54,6 +56,13 @@ def load(
     if not path.exists():
         raise DataError(f"no model at {path} (a folder with safetensors, or a GGUF file)")
     return _from_gguf(path, weights, device, dtype)
+
+
+def memory_needed(path: Path, dtype: torch.dtype) -> int:
+    """Bytes of memory that an engine on a CPU takes at least: quantised weights are unpacked, then copied."""
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.glob("*.safetensors"))
+    return 2 * dtype.itemsize * sum(math.prod(tensor.shape) for tensor in read_gguf_file(path).tensors)
 
 
 def from_model(model: Any, tokenizer: Any, *, name: str = "") -> Source:
