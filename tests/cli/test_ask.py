@@ -352,6 +352,8 @@ def test_tool_calls_are_suggested_for_endpoints(place: Path) -> None:
     tools = spec.replace(engine=replace(spec.engine, protocol="tools"))
     assert "--protocol tools" not in prose_hint(episode, tools)
     assert "--protocol tools" not in prose_hint(episode, AgentSpec(model="embedded"))
+    trained = replace(episode, model="embedded+smollm2-subquest")
+    assert prose_hint(trained, AgentSpec(model="embedded")).endswith("turns: try a larger --model")
 
 
 @pytest.mark.parametrize(
@@ -361,6 +363,8 @@ def test_tool_calls_are_suggested_for_endpoints(place: Path) -> None:
 def test_rag_is_suggested_where_an_agent_finds_no_support(
     system: str, prompts: str, supported: bool, hinted: bool
 ) -> None:
+    from msgspec.structs import replace
+
     from subquest.cli.ask import system_hint
     from subquest.record import Question, Trajectory
 
@@ -369,6 +373,7 @@ def test_rag_is_suggested_where_an_agent_finds_no_support(
     question = Question("q", "Who?")
     episode = Episode("e", question, system, "m", roles, answer="Yes", supported=supported, settings=settings)
     assert ("--system rag" in system_hint(episode)) is hinted
+    assert not system_hint(replace(episode, model="qwen-1.5b+qwen-1.5b-subquest")), "it was trained for agents"
 
 
 def test_how_likely_an_answer_is_right_is_measured_on_a_run_and_said(

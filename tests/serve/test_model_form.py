@@ -333,6 +333,7 @@ def test_a_larger_model_is_suggested_to_who_may_set_one(
 
 def test_systems_are_described_and_those_that_do_not_suit_are_marked(start: Start) -> None:
     engines = {"default": ScriptedEngine([], name="embedded+default"), "plain": _Instruct([], name="qwen")}
+    engines["trained"] = _Instruct([], name="qwen+mine")
     with start(models=engines, systems=["coda", "hira", "search-r1", "r1-searcher", "direct"]) as server:
         with server.client() as client:
             about = client.get("/api/about").json()
@@ -343,6 +344,7 @@ def test_systems_are_described_and_those_that_do_not_suit_are_marked(start: Star
         assert set(unsuited["default"]) == {"hira", "r1-searcher"}
         assert "too small" in unsuited["default"]["hira"]
         assert set(unsuited["plain"]) == {"search-r1", "r1-searcher"}
+        assert not unsuited["trained"], "its adapter may have learnt them"
 
 
 class _Instruct(ScriptedEngine):

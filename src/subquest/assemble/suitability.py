@@ -15,10 +15,15 @@ def untrained_embedded(system: str) -> str:
     return f"the embedded model was trained for {', '.join(TRAINED_SYSTEMS)}; for {system} it is too small"
 
 
+def has_adapter(model: str) -> bool:
+    """Whether an engine's name is that of a model in this process that runs with an adapter: `qwen-1.5b+mine`."""
+    return "+" in model
+
+
 def unsuited(system: str, engine: Engine) -> str:
     """Why a system does not suit a model; empty if it does, or if nothing is known about it."""
     if engine.name.partition("+")[0] == "embedded":
         return untrained_embedded(system)
-    if get(system).needs_training and prompt_set_of(engine) == "full":
+    if get(system).needs_training and prompt_set_of(engine) == "full" and not has_adapter(engine.name):
         return f"{system} is made for a model that was trained on its format; this one only follows its prompt"
     return ""

@@ -133,13 +133,16 @@ def endpoint_hint(episode: Episode, spec: AgentSpec) -> str:
 
 def prose_hint(episode: Episode, spec: AgentSpec) -> str:
     """What to try if a model keeps writing prose instead of actions; empty if it does not."""
+    from ..assemble.suitability import has_adapter
+
     prose = sum(error in ("no action", "no <answer>") for t in episode.trajectories for error in t.format_errors)
     prose += sum(failure.where == "format" for failure in episode.errors)
     turns = episode.usage.model_calls
     if prose < 2 or 3 * prose < turns:
         return ""
     used = str(episode.settings.get("prompts", ""))
-    tries = [f"--prompts {name}" for name in ("full", "compact") if name not in used]
+    others = () if has_adapter(episode.model) else ("full", "compact")  # an adapter was trained on its own
+    tries = [f"--prompts {name}" for name in others if name not in used]
     models = spec.model.values() if isinstance(spec.model, Mapping) else [spec.model]
     if spec.engine.protocol != "tools" and any(re.search(r"\b(openai:|litellm:|https?://)", name) for name in models):
         tries.insert(0, "--protocol tools (if the endpoint has tool calls)")
@@ -149,7 +152,9 @@ def prose_hint(episode: Episode, spec: AgentSpec) -> str:
 
 def system_hint(episode: Episode) -> str:
     """What to try if an agent's answer rests on no document and its model was not trained for it; otherwise empty."""
-    trained = "compact" in str(episode.settings.get("prompts", ""))
+    from ..assemble.suitability import has_adapter
+
+    trained = "compact" in str(episode.settings.get("prompts", "")) or has_adapter(episode.model)
     hands_out = episode.system != "rag" and any(t.parent for t in episode.trajectories)
     if episode.supported is not False or episode.parts_supported or trained or not hands_out:
         return ""
