@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
-# Processes that run tests, whole files each. One on a machine with little memory: a process takes up to 4 GB.
-JOBS   ?= 2
+# Processes that run tests, whole files each: one more than cores, because tests also wait. One takes up to 4 GB.
+JOBS   ?= 3
 
 # Tests start hundreds of processes, which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -17,13 +17,12 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/subquest model get smollm2
 	$(BIN)/subquest demo
 
-# Files with slow tests come first (tests/conftest.py), so that short ones are left to fill both processes at the end.
+# Files with slow tests come first (tests/conftest.py), so that short ones are left to fill all processes at the end.
 test: install lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-# One process more than cores: quick tests wait more than they compute.
 quick: install lint
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not slow and not embedded"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow and not embedded"
 
 # Every command with every nasty input, of which `make test` tries a sample.
 fuzz: install

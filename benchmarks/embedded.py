@@ -168,8 +168,13 @@ def _known_files() -> dict[str, Path]:
 
 
 def _run(python: str, case: list[str], more: dict[str, str]) -> dict[str, Any]:
-    source = str(Path(__file__).resolve().parents[1] / "src")
-    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": case[0], **more}
+    places = [str(Path(__file__).resolve().parents[1] / "src"), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, places)),
+        "OMP_NUM_THREADS": case[0],
+        **more,
+    }
     done = subprocess.run(
         [python, __file__, "--case", *case], capture_output=True, text=True, env=environment, check=False
     )

@@ -84,7 +84,7 @@ async def test_what_a_teacher_gets_wrong_is_counted(
     steps = (Step("Who made Blue?", "Ada Vale", "Blue"), Step("When was #1 born?", "1901", "Ada Vale"))
     question = Question("q", "When was the maker of Blue born?", ("1901",), decomposition=steps)
     documents = [Document("1", "Blue", "Ada Vale made Blue."), Document("2", "Ada Vale", "Ada Vale was born in 1901.")]
-    monkeypatch.setattr(pipeline, "_teacher", lambda part, seeds: ScriptedEngine([reply] * 9))
+    monkeypatch.setattr(pipeline, "open_teacher", lambda part, seeds: ScriptedEngine([reply] * 9))
     traces = await made(Material([question], documents), tmp_path, InstructPart("any"))
     assert not traces.episodes
     (found,) = traces.rejected

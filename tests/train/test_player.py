@@ -13,6 +13,7 @@ from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.errors import ConfigError, EngineUnavailable
 from subquest.record import Document, Question, Step
+from subquest.train import gold_traces
 from subquest.train import instruct as pipeline
 from subquest.train.data import Material, open_search
 from subquest.train.instruct import run_pipeline
@@ -56,7 +57,7 @@ def executor(answers: dict[str, str]) -> Reply:
 async def played(
     reply: Reply, folder: Path, monkeypatch: pytest.MonkeyPatch, *, question: Question = QUESTION, **options: object
 ) -> Traces:
-    monkeypatch.setattr(pipeline, "_teacher", lambda part, seeds: ScriptedEngine(reply))
+    monkeypatch.setattr(pipeline, "open_teacher", lambda part, seeds: ScriptedEngine(reply))
     source = tiny_source("llama", [d.text for d in DOCUMENTS])
     vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
     part = replace(InstructPart("any", plans=False, plays=EXECUTES), **options)  # type: ignore[arg-type]
@@ -162,3 +163,58 @@ async def test_roles_that_are_none_are_refused(tmp_path: Path, monkeypatch: pyte
             load_recipe(RECIPES / "apex-exec-smoke.toml", slip)
     with pytest.raises(ConfigError, match=r"instruct\.attempts must be a whole number from 1"):
         load_recipe(RECIPES / "apex-exec-smoke.toml", {"instruct.attempts": 0})
+
+
+@pytest.mark.parametrize("prompts", ["full", "compact"])
+@pytest.mark.parametrize(
+    ("results", "reason"),
+    [
+        ({"Who made Blue?": "Blue is by Ada Vale.", "When was Ada Vale born?": "Ada Vale was born in 1901."}, ""),
+        ({"Who made Blue?": "Blue is by Ada Vale.", "When was Ada Vale born?": "In 1902."}, "wrong sub-answer"),
+        ({"Who made Blue?": "Not found: nothing on Blue."}, "wrong sub-answer"),
+    ],
+)
+async def test_codas_planner_hears_what_was_played(
+    results: dict[str, str], reason: str, prompts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reply(context: Context) -> str:
+        task = context.text.rpartition("Task: ")[2].partition("\n")[0]
+        if context.turn == 0:
+            return f"<search>{task}</search>"
+        return f"<refine>Doc 1 says so.</refine><result>{results[task]}</result>"
+
+    monkeypatch.setattr(pipeline, "open_teacher", lambda part, seeds: ScriptedEngine(reply))
+    source = tiny_source("llama", [d.text for d in DOCUMENTS])
+    vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
+    part = InstructPart("any", plans=False, plays=("executor",))
+    with open_search(DOCUMENTS, tmp_path) as search:
+        made = await run_pipeline(part, "coda", [QUESTION], DOCUMENTS, search, vocabulary, CHATML, prompts=prompts)
+    if reason:
+        assert made.rejected == Counter({f"trace: wrong: {reason}": 1})
+        return
+    (planner,) = made.episodes[0].by_role("planner")
+    assert "not found" not in "".join(s.text for s in planner.segments if s.kind == "agent")
+    if prompts == "full":
+        assert "Known: When was Ada Vale born? 1901. Still needed: nothing." in planner.text
+
+
+def test_one_model_plays_all_sources_but_those_that_stay_gold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe(
+        RECIPES / "apex-exec-smoke.toml",
+        {"instruct.teacher": "any", "instruct.plans": False, "instruct.plays": ["executor"]},
+    )
+    (source,) = recipe.data
+    opened: list[ScriptedEngine] = []
+
+    def one_more(part: InstructPart) -> ScriptedEngine:
+        opened.append(ScriptedEngine(lambda context: "dunno"))
+        return opened[-1]
+
+    monkeypatch.setattr(gold_traces, "open_teacher", one_more)
+    as_it_is = replace(source, instruct=False)
+    traces = gold_traces.gold_traces(replace(recipe, data=(source, as_it_is, source)), tiny_source("llama", ["text"]))
+    gold = gold_traces.gold_traces(replace(recipe, data=(as_it_is,)), tiny_source("llama", ["text"]))
+    assert len(opened) == 1
+    assert len(traces) == len(gold) > 0
+    assert traces.rejected["trace: flawed: malformed"] % 2 == 0
+    assert traces.rejected["trace: flawed: malformed"] > 0

@@ -7,7 +7,7 @@ import shlex
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import assemble
 from ..engine.chat_format import chat_format_of
+from ..engine.interface import Engine
 from ..engine.torch.loader import Source
 from ..engine.torch.vocabulary import Vocabulary
 from ..errors import ConfigError, DataError
@@ -24,7 +25,7 @@ from ..process import end_with_parent, run_sync
 from ..systems.registry import get
 from . import rerank_traces as judging
 from .data import load_material, open_search, refuse_test
-from .instruct import run_pipeline
+from .instruct import RULES, open_teacher, run_pipeline
 from .recipe import DataPart, Recipe
 from .rollouts import MemoisedSearch
 from .teacher import make_traces
@@ -38,7 +39,7 @@ OPENING = 64
 def gold_traces(recipe: Recipe, source: Source, *, workers: int = 1) -> TraceSet:
     """The recipe's prepared traces, or traces of every source in every system's protocol; those that fit the model.
 
-    Sources are worked on side by side: each is generated, indexed and traced in a process of its own.
+    Sources are worked on side by side, each in a process of its own, except those that a model words or plays.
     """
     if recipe.traces:
         made = join([_prepared(Path(path).expanduser(), recipe, source) for path in recipe.traces])
@@ -68,14 +69,24 @@ def _prepared(path: Path, recipe: Recipe, source: Source) -> TraceSet:
 
 
 def _made(recipe: Recipe, source: Source, workers: int) -> TraceSet:
-    arguments = [(part, recipe, source.tokenizer, source.architecture.vocabulary) for part in recipe.data]
-    if workers > 1 and len(arguments) > 1:
-        # fresh processes: a fork would copy locks that threads of this one may hold
-        with _pool(min(workers, len(arguments))) as pool:
-            found = list(pool.map(_make, *zip(*arguments, strict=True)))
-    else:
-        found = [_make(*a) for a in arguments]
-    return join(found)
+    taught = recipe.instruct.teacher not in ("", RULES)
+    tokens = (source.tokenizer, source.architecture.vocabulary)
+    parts = dict(enumerate(recipe.data))
+    alone = [n for n, part in parts.items() if not (taught and part.instruct)]
+    found: dict[int, TraceSet] = {}
+    making: dict[int, Future[TraceSet]] = {}
+    with ExitStack() as held:
+        if workers > 1 and len(alone) > 1:
+            # fresh processes: a fork would copy locks that threads of this one may hold
+            pool = held.enter_context(_pool(min(workers, len(alone))))
+            making = {n: pool.submit(_make, parts[n], recipe, *tokens) for n in alone}
+        if len(alone) < len(parts):
+            # one model for all sources that it works on, in this process: it may fill the memory of a GPU
+            teacher = open_teacher(recipe.instruct)
+            held.callback(lambda: run_sync(teacher.close()))
+            found = {n: _make(part, recipe, *tokens, teacher) for n, part in parts.items() if n not in alone}
+        found |= {n: making[n].result() if making else _make(parts[n], recipe, *tokens) for n in alone}
+    return join([found[n] for n in parts])
 
 
 @contextmanager
@@ -117,7 +128,7 @@ def _refuse_unknown_roles(part: DataPart, recipe: Recipe) -> None:
             )
 
 
-def _make(part: DataPart, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet:
+def _make(part: DataPart, recipe: Recipe, tokenizer: Any, size: int, teacher: Engine | None = None) -> TraceSet:
     """The traces of a source in all its systems' protocols; its passages are read and indexed once."""
     _refuse_unknown_roles(part, recipe)
     systems = _systems(part, recipe)
@@ -141,9 +152,9 @@ def _make(part: DataPart, recipe: Recipe, tokenizer: Any, size: int) -> TraceSet
                 continue
             tracing = (search, vocabulary, chat)
             settings = _settings_of(system, part, recipe)
-            if recipe.instruct.teacher:
-                seeds = material.questions
-                making = run_pipeline(recipe.instruct, system, seeds, material.documents, *tracing, **settings)
+            if recipe.instruct.teacher and part.instruct:
+                passages, asked = material.documents, (recipe.instruct, system, material.questions)
+                making = run_pipeline(*asked, passages, *tracing, teacher=teacher, **settings)
             else:
                 making = make_traces(system, material.questions, *tracing, **settings)
             made = run_sync(making)

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..assemble import open_engine
+from ..assemble import EngineOptions, open_engine
 from ..data.self_instruct import instruct
 from ..data.trace_rewriter import TraceRewriter
 from ..engine.chat_format import ChatFormat
@@ -48,24 +48,30 @@ async def run_pipeline(
     search: Search,
     vocabulary: Vocabulary,
     chat: ChatFormat,
+    *,
+    teacher: Engine | None = None,
     **settings: Any,
 ) -> Traces:
-    """Traces of one source, and the number of questions that each stage dropped, by reason."""
+    """Traces of one source, and the number of questions that each stage dropped, by reason.
+
+    A `teacher` that is given serves other sources as well and stays open; otherwise the part's own is opened.
+    """
     left_out: Counter[str] = Counter()
     seeds = [q for q in questions if q.answers]
     left_out["seed: no gold answer"] += len(questions) - len(seeds)
     _refuse_unknown_players(part, system)
-    teacher = _teacher(part, seeds)
-    player = Player(teacher, frozenset(part.plays), part.attempts) if part.plays else None
+    engine = teacher or open_teacher(part, seeds)
+    player = Player(engine, frozenset(part.plays), part.attempts) if part.plays else None
     asked = {"concurrency": part.concurrency} if player else {}
     try:
-        generated = await _generate(part, teacher, seeds, Articles(documents, search), left_out)
-        rewriter = TraceRewriter(teacher, Sampling(max_tokens=part.max_tokens)) if part.turns else None
+        generated = await _generate(part, engine, seeds, Articles(documents, search), left_out)
+        rewriter = TraceRewriter(engine, Sampling(max_tokens=part.max_tokens)) if part.turns else None
         made = await make_traces(
             system, generated, search, vocabulary, chat, rewriter=rewriter, player=player, **asked, **settings
         )
     finally:
-        await teacher.close()
+        if teacher is None:
+            await engine.close()
     left_out.update({f"trace: {_class(reason)}": count for reason, count in made.rejected.items()})
     if rewriter is not None:
         left_out.update({f"turn kept as it was: {reason}": n for reason, n in rewriter.refused.items()})
@@ -129,12 +135,13 @@ def _refuse_unknown_players(part: InstructPart, system: str) -> None:
             raise ConfigError(f"instruct.plays: no role {role!r} in {system}; there are {', '.join(known)}")
 
 
-def _teacher(part: InstructPart, seeds: Sequence[Question]) -> Engine:
+def open_teacher(part: InstructPart, seeds: Sequence[Question] = ()) -> Engine:
+    """The part's teacher; rules need to know the seed tasks."""
     if part.teacher == RULES:
         from .rule_teacher import RuleTeacher
 
         return RuleTeacher(seeds)
-    return open_engine(part.teacher, part="teacher")
+    return open_engine(part.teacher, EngineOptions(adapter=part.adapter or None), part="teacher")
 
 
 def trivial(episode: Episode) -> str:

@@ -67,6 +67,8 @@ class DataPart(Record):
     """SFT: documents a search on this source; the recipe's where 0."""
     roles: tuple[str, ...] = ()
     """SFT: only these roles' contexts are learnt from; all where empty."""
+    instruct: bool = True
+    """SFT: whether the recipe's teacher words or plays this source (`InstructPart`); false leaves its gold as it is."""
     unanswerable: Share = 0.0
     """Share of the questions whose supporting passages are taken out of the search: `unknown` is the right answer to
     them. The recipe's `abstain` allows it."""
@@ -153,6 +155,8 @@ class InstructPart(Record):
 
     teacher: str = ""
     """A model as `ask --model` takes it, or `rules` for wording by rule; empty learns from the seeds as they are."""
+    adapter: str = ""
+    """The teacher's adapter, as `ask --adapter` takes it: `none` for the model as it came."""
     plans: bool = True
     """Word questions and plans anew; those that do not survive the filters are left out."""
     turns: bool = False

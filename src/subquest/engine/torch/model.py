@@ -7,9 +7,11 @@ prefill's last layer ends with its keys and values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,7 +58,9 @@ class Cache:
             store = torch.zeros(shape, dtype=weights.dtype, device=weights.device).transpose(3, 4)
         else:
             shape = (2, layers, blocks, size, a.kv_heads, a.head_size)
-            store = torch.zeros(shape, dtype=weights.dtype, device=weights.device)
+            # numpy's zeros take memory only where they are written, and few questions fill the cache
+            zeros = np.zeros(math.prod(shape) * weights.dtype.itemsize, np.uint8)
+            store = torch.from_numpy(zeros).view(weights.dtype).view(shape).to(weights.device)
         self.keys, self.values = (list(part) * (a.layers // layers) for part in store)
 
 

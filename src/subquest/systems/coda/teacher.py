@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from ...metrics import contains_answer
 from ...readers.columns import same_value
 from ...record import Question
-from ...runtime.statements import analysed
+from ...runtime.statements import analysed, declines
 from ...train.computing import CALCULATION, Computation, computation, needs_computing
 from ...train.facts import Fact, Found, query
 from ...train.gold import NO_COMPUTING, NOT_FOUND, NOTHING, QUERIES, GiveUp, GoldTeacher, View
@@ -17,6 +18,8 @@ LOOK, AGAIN, IN_VAIN = "I look it up.", "I try other words.", "The searches brou
 COMPUTE, ALL_ROWS = "Everything is given. I compute it.", "The task is about all rows."
 """Thoughts of an executor before a query without tables, and before one over a table."""
 SOMETHING_ELSE = "a query gives something else"
+WRONG = "wrong sub-answer"
+_RESULT = re.compile(r"<result>(.*?)</result>", re.DOTALL)
 WORDS = 25
 """Longest sentence of a document that is a result as it stands."""
 
@@ -42,7 +45,27 @@ class CoDATeacher(GoldTeacher):
     def reply(self, view: View) -> str:
         if view.role != "planner":
             return self._execute(view)
+        self._hear(view)
         return self._plan(view) if view.thinks_plainly else self._plan_compactly(view)
+
+    def _hear(self, view: View) -> None:
+        """Take in the results that executors sent back. A model may have played them, and nothing is learnt from a
+        result that does not hold the sub-answer."""
+        asked = [Fact(self._computation.task, self.answer, "")] if self._computation else self._last
+        for fact, result in zip(asked, _RESULT.findall(view.last) if view.turn else [], strict=False):
+            if fact.task in self._results or self.missing:
+                continue
+            if self._holds(result, fact):
+                self._results[fact.task] = fact.answer
+            elif self.question.unanswerable and (declines(result) or result.lower().startswith(NOT_FOUND)):
+                self.missing = True
+            else:
+                raise GiveUp(WRONG)
+
+    def _holds(self, result: str, fact: Fact) -> bool:
+        same = self.question.answers if fact.answer in self.question.answers else (fact.answer,)
+        listed = bool(fact.items) and all(contains_answer(result, item) for item in fact.items)
+        return listed or any(contains_answer(result, answer) for answer in same if answer)
 
     def _plan(self, view: View) -> str:
         now = [] if self.missing else self.looked_for(self._tasks)
@@ -86,6 +109,7 @@ class CoDATeacher(GoldTeacher):
         now = [fact for fact in self.facts[self._asked :] if fact.about] if first.about else [first]
         starts = view.turn == 0 and len(self.facts) > 1
         self._asked += len(now)
+        self._last = now
         return view.thought(" ".join(self.steps) if starts else self.shared(first)) + "".join(
             f"<task>{fact.task}</task>" for fact in now
         )
