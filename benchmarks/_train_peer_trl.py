@@ -100,9 +100,11 @@ def main() -> None:
             if laps.steps[1:]:
                 work.answer(_row(laps.steps[1:]))
 
-    def reward(completions: list[str], **_: Any) -> list[float]:
+    def reward(completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
         import zlib
 
+        if {len(ids) for ids in completion_ids} != {task["max_tokens"]}:
+            raise RuntimeError(f"completions of {min(map(len, completion_ids))} tokens and more: nothing to compare")
         return [zlib.crc32(text.encode()) / (1 << 32) for text in completions]
 
     gpu = task["device"] == "cuda"
