@@ -13,9 +13,11 @@ from subquest.engine.scripted import Context, ScriptedEngine
 from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.errors import ConfigError, EngineUnavailable
 from subquest.record import Document, Question, Step
+from subquest.systems.coda.teacher import CoDATeacher
 from subquest.train import gold_traces
 from subquest.train import instruct as pipeline
 from subquest.train.data import Material, open_search
+from subquest.train.facts import facts_of
 from subquest.train.instruct import run_pipeline
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import InstructPart, load_recipe
@@ -196,6 +198,17 @@ async def test_codas_planner_hears_what_was_played(
     assert "not found" not in "".join(s.text for s in planner.segments if s.kind == "agent")
     if prompts == "full":
         assert "Known: When was Ada Vale born? 1901. Still needed: nothing." in planner.text
+
+
+def test_coda_reads_a_date_in_any_form() -> None:
+    born = replace(
+        QUESTION,
+        answers=("18 September 1984",),
+        decomposition=(STEPS[0], replace(STEPS[1], answer="18 September 1984")),
+    )
+    teacher = CoDATeacher(born, facts_of(born))
+    for result, holds in (("Ada Vale was born on September 18, 1984.", True), ("She was born in 1984.", False)):
+        assert teacher._holds(result, teacher.facts[-1]) is holds
 
 
 def test_one_model_plays_all_sources_but_those_that_stay_gold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from ...metrics import contains_answer
 from ...readers.columns import same_value
 from ...record import Question
+from ...runtime.dates import date_of, dates_in
 from ...runtime.statements import analysed, declines
 from ...train.computing import CALCULATION, Computation, computation, needs_computing
 from ...train.facts import Fact, Found, query
@@ -65,7 +66,8 @@ class CoDATeacher(GoldTeacher):
     def _holds(self, result: str, fact: Fact) -> bool:
         same = self.question.answers if fact.answer in self.question.answers else (fact.answer,)
         listed = bool(fact.items) and all(contains_answer(result, item) for item in fact.items)
-        return listed or any(contains_answer(result, answer) for answer in same if answer)
+        days = {day for day in map(date_of, same) if day}
+        return listed or not days.isdisjoint(dates_in(result)) or any(contains_answer(result, a) for a in same if a)
 
     def _plan(self, view: View) -> str:
         now = [] if self.missing else self.looked_for(self._tasks)
