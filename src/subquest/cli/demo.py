@@ -65,10 +65,11 @@ def run(args: argparse.Namespace) -> int:
     about = f"{len(index)} articles of a made-up world, indexed in {index.path}; nobody has ever read them."
     papers = (
         f"{len(OFFICE)} questions about the papers of a canal trust, indexed in {office.path}: a model this small was "
+        "not trained on such documents."
     )
     parts = [
         (about, index, world.questions[:count]),
-        (papers + "not trained on such documents.", office, [Question(q, q, a) for q, a in OFFICE.items()]),
+        (papers, office, [Question(q, q, a) for q, a in OFFICE.items()]),
     ]
     start = time.monotonic()
     episodes = asyncio.run(_ask(parts, engine, quiet=args.json))

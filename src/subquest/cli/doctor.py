@@ -138,9 +138,8 @@ def _larger_model() -> Check:
     best = larger_model()
     if best is None:
         return Check("larger model", True, f"none fits: {megabytes(available_memory() or 0)} of memory are free")
-    use = f"--model {best.name}" + (
-        "" if default_adapter(best.name) else " --system rag"
-    )  # untrained, it reads best so
+    # untrained, it reads best in RAG
+    use = f"--model {best.name}" + ("" if default_adapter(best.name) else " --system rag")
     if best.present:
         told = f"{use} reads ordinary documents better, slower"
         if _unmerged(best):

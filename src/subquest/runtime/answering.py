@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from ..errors import EngineError
-from .context import Context, LimitReached
+from .context import Context, LimitReached, Owner
 from .evidence import Finding, newest
-from .owner import Owner
 from .replies import answer_in, box_in, boxed
 from .run import Answer
 from .turn import confidence

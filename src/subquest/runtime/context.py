@@ -9,24 +9,22 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from ..codec import to_dict
-from ..engine import Engine, Generation, Sampling, Session
+from ..engine import Engine, Generation, Message, Mode, Sampling, Session
 from ..engine.interface import HidesReasoning, TakesTurns
 from ..errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable
+from ..events import EventLog
 from ..limits import Budget, Repeats
 from ..protocol import in_thought, parse, wrap
-from ..record import Document, Hit, Segment, Trajectory, Usage
+from ..record import Document, Failure, Hit, Segment, Trajectory, Usage
 from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
 from .role_setup import RoleSetup, stopping
 from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, explain_unfinished, join_turns, replace_turn
 from .turn import Turn, explain_cut, repeats_itself
 from .window import Shown, Text, Transcript, missing_tokens
-
-if TYPE_CHECKING:
-    from .owner import Owner
 
 _OPENED = re.compile(r"<(\w+)>\s*\Z")
 
@@ -38,6 +36,20 @@ REPEATS_ALLOWED = 2
 
 class LimitReached(Exception):
     """A budget ran out; systems respond with one forced final answer."""
+
+
+class Owner(Protocol):
+    """What a context needs of its run (`run.Run`, which says what each of these does)."""
+
+    events: EventLog
+    contexts: list[Context]
+    errors: list[Failure]
+
+    def fail(self, where: str, error: Exception | str, context: Context | None = ..., *, fatal: bool = ...) -> None: ...
+    def note(self, document: Document, key: str) -> None: ...
+    def seed_for(self, context: Context) -> int | None: ...
+    def without_verbatim_text(self, text: str, place: str) -> str: ...
+    async def session(self, engine: Engine, place: str, messages: Sequence[Message], mode: Mode) -> Session: ...
 
 
 class Context:
