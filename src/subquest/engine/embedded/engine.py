@@ -149,6 +149,10 @@ class EmbeddedEngine:
             "window": self._window,
         }
 
+    @property
+    def has_adapter(self) -> bool:
+        return self.adapter is not None
+
     def without_adapter(self) -> EmbeddedEngine:
         """The same model with its base weights, loaded on first use; it closes with this one."""
         if self.adapter is None:
