@@ -226,7 +226,7 @@ class Scheduler:
             room -= len(tokens)
         try:
             rows = self._model.step(stretches)
-            if rows is None and len(guesses) > 0:  # a guess is not worth another session's cache
+            if rows is None and guesses:  # a guess is not worth another session's cache
                 stretches = [_without_guess(stretch) for stretch in stretches]
                 rows = self._model.step(stretches)
         except EngineError as error:
@@ -245,8 +245,8 @@ class Scheduler:
                 job.save = False
                 self._saved.save(job.entry.ids, self._model.state(stretch.sequence))
             if stretch.wanted:
-                ahead = stretch.tokens[len(stretch.tokens) - stretch.wanted + 1 :]
-                self._write(job, [next(logits) for _ in range(stretch.wanted)], ahead, guesses.get(job))
+                checked = stretch.tokens[len(stretch.tokens) - stretch.wanted + 1 :]
+                self._write(job, [next(logits) for _ in range(stretch.wanted)], checked, guesses.get(job))
 
     def _guesses(self) -> dict[Job, Guess]:
         """What each turn may write next, if the pass writes few turns and reads nothing."""
@@ -294,7 +294,7 @@ class Scheduler:
             self._model.drop(entry.slot)
             self._saved.forget(prompt)
 
-    def _write(self, job: Job, rows: Sequence[Logits], ahead: Sequence[int], guess: Guess | None) -> None:
+    def _write(self, job: Job, rows: Sequence[Logits], checked: Sequence[int], guess: Guess | None) -> None:
         """Sample the next token; if it was guessed, the one after it too, and so on. Finish the turn if one ends it."""
         if job.choices:
             total = log_sum(rows[0])
@@ -303,7 +303,7 @@ class Scheduler:
             return
         before = len(job.ids)
         outcome = None
-        for row, guessed in zip(rows, (*ahead, None), strict=True):
+        for row, guessed in zip(rows, (*checked, None), strict=True):
             outcome = self._next_token(job, row)
             if outcome is not None or job.ids[-1] != guessed:
                 break
