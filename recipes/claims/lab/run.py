@@ -171,6 +171,8 @@ class Lab:
                 names = ", ".join(t.name for t in progress.untrained(part.trainings))
                 questions = sum(map(progress.unanswered, part.variants))
                 print(f"{part.name:<26}{(trained + answered) / 60:>6.1f} min  {questions:>6,} questions  {names}")
+        if stale := progress.rows(self.study.variants.values()).stale:
+            print(f"{stale} rows are stale: what they were measured with has changed since")
         print(f"{total / 60:.0f} minutes are left, one part after the other" if total else "nothing is left")
 
     def _training(self, part: Part, progress: Progress) -> float:
@@ -273,7 +275,9 @@ class Lab:
             packed = io.BytesIO()
             with tarfile.open(fileobj=packed, mode="w") as tar:
                 tar.add(place, place.relative_to(self.store))
-            for number in reversed(range(-(-len(packed.getbuffer()) // PIECE))):  # the first one says that all are there
+            for number in reversed(
+                range(-(-len(packed.getbuffer()) // PIECE))
+            ):  # 00, the last one, says that all are there
                 piece = packed.getbuffer()[number * PIECE : (number + 1) * PIECE]
                 (out / "building").write_bytes(piece)
                 (out / "building").replace(out / f"{name}.tar.{number:02}")
