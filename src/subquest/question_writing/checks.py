@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..data.self_instruct import holds, mentions, names_in
+from ..english import MONTHS, WEEKDAYS
 from ..metrics import f1, normalize
 from ..record import Document, Question
 from ..retrieval.analysis import Analysis
@@ -73,11 +74,7 @@ _YES_NO = re.compile(
     r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|may|must|should)\b", re.IGNORECASE
 )
 _QUESTION_WORD = re.compile(r"\b(who|whom|whose|when|where|which|what|how|why)\b", re.IGNORECASE)
-_CALENDAR = re.compile(
-    r"\b(?:january|february|march|april|may|june|july|august|september|october|november|december|monday|tuesday"
-    r"|wednesday|thursday|friday|saturday|sunday)\b",
-    re.IGNORECASE,
-)
+_CALENDAR = re.compile(rf"\b(?:{'|'.join((*MONTHS, *WEEKDAYS))})\b", re.IGNORECASE)
 _SHAPE = re.compile(r"\d+(?:[.,:]\d+)*|[A-Z][\w'’-]*|\s+|.")
 _ENTITY = re.compile(r"[A-Z][\w.'’&-]*(?: (?:(?:of|the|and|for|de|la|von|van|&) )*[A-Z][\w.'’&-]*)*")
 _terms = Analysis().query_terms
