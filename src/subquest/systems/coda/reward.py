@@ -73,8 +73,8 @@ class CoDAReward:
         return _mean(planners), _mean(executors)
 
     def refined(self, episode: Episode) -> float:
-        """1 if the refine texts contain a gold answer. Yes and no occur in any text, and that something is unknown stands
-        in no document, so they earn nothing."""
+        """1 if the refine texts contain a gold answer. Yes and no occur in any text, and no document says that
+        something is unknown, so they earn nothing."""
         golds = episode.question.answers
         if is_yes_no(golds) or episode.question.unanswerable:
             return 0.0
