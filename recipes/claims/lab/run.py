@@ -275,11 +275,9 @@ class Lab:
             packed = io.BytesIO()
             with tarfile.open(fileobj=packed, mode="w") as tar:
                 tar.add(place, place.relative_to(self.store))
-            for number in reversed(
-                range(-(-len(packed.getbuffer()) // PIECE))
-            ):  # 00, the last one, says that all are there
-                piece = packed.getbuffer()[number * PIECE : (number + 1) * PIECE]
-                (out / "building").write_bytes(piece)
+            data = packed.getbuffer()
+            for number in reversed(range(-(-len(data) // PIECE))):  # once the first is there, all are
+                (out / "building").write_bytes(data[number * PIECE : (number + 1) * PIECE])
                 (out / "building").replace(out / f"{name}.tar.{number:02}")
         return set(out.glob(f"{name}.tar.[0-9][0-9]"))
 

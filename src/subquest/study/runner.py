@@ -183,10 +183,10 @@ class Recorder:
         if time.monotonic() - self._saved > SAVE_SECONDS:
             self.save()
 
-    def read(self, unit: Unit, episode: Episode) -> None:
+    def read(self, unit: Unit, episode: Episode, scores: Scores) -> None:
         """An episode that is kept for readers."""
         for variant in unit.variants:
-            self.progress.results.keep_episode(variant.name, _as_text(episode).to_json())
+            self.progress.results.keep_episode(variant.name, _as_text(episode), scores)
 
     def _finish(self, unit: Unit) -> None:
         questions, source = unit.ready.questions, unit.part.source
@@ -298,7 +298,7 @@ class _Batch:
             raise EngineError(f"{self._engines.broken}; what was not answered before is left for the next run")
         unit, place = self.asked.pop(job.id)
         if unit.part.source.episodes:
-            self._recorder.read(unit, episode)
+            self._recorder.read(unit, episode, scores)
         self._found.append((unit, place, *scores_of(episode, scores)))
         if len(self._found) >= BATCH:
             self.flush()
