@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+from subquest.english import MONTHS, WEEKDAYS
+
+_MONTHS = [name[:3].lower() for name in MONTHS]
 _NUMBER = re.compile(
     r"(?<![\w.^])(?<!\d:)[-+]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+|(?<=\d))(?:e[-+]?\d{1,3})?(?![\d:])", re.I
 )

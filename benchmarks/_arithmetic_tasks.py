@@ -15,7 +15,9 @@ from fractions import Fraction
 from random import Random
 from typing import NamedTuple
 
-from _arithmetic_answers import WEEKDAYS, Answer
+from _arithmetic_answers import Answer
+
+from subquest.english import WEEKDAYS, day_in_words
 
 THINGS = ("households", "voters", "pupils", "visitors", "farms", "members")
 PLACES = ("Arnholt", "Bessin", "Corvey", "Dunmar", "Elsworth", "Farrow")
@@ -68,10 +70,6 @@ def _listed(values: list[int] | list[Fraction]) -> str:
 def _day(random: Random, first: int = 1850, last: int = 1999) -> datetime.date:
     start = datetime.date(first, 1, 1)
     return start + datetime.timedelta(random.randrange((datetime.date(last, 12, 31) - start).days))
-
-
-def _long(day: datetime.date) -> str:
-    return f"{day.day} {calendar.month_name[day.month]} {day.year}"
 
 
 @_kind
@@ -201,7 +199,7 @@ def days_between_dates(random: Random) -> Drawn:
             "How many days after {first} is {second}?",
         ]
     )
-    words = {"work": random.choice(WORKS), "first": _long(first), "second": _long(second)}
+    words = {"work": random.choice(WORKS), "first": day_in_words(first), "second": day_in_words(second)}
     return text.format(**words), _exact((second - first).days)
 
 
@@ -210,14 +208,14 @@ def date_after_days(random: Random) -> Drawn:
     start, days = _day(random), random.randint(30, 900)
     text = random.choice(["Which date is {days} days after {start}?", "What was the date {days} days before {start}?"])
     value = start + datetime.timedelta(days if "after" in text else -days)
-    return text.format(days=days, start=_long(start)), Answer("date", value)
+    return text.format(days=days, start=day_in_words(start)), Answer("date", value)
 
 
 @_kind
 def weekday_of_a_date(random: Random) -> Drawn:
     day = _day(random)
     text = random.choice(["On which day of the week did {} fall?", "The {work} opened on {}. Which weekday was that?"])
-    return text.format(_long(day), work=random.choice(WORKS)), Answer("weekday", WEEKDAYS[day.weekday()])
+    return text.format(day_in_words(day), work=random.choice(WORKS)), Answer("weekday", WEEKDAYS[day.weekday()])
 
 
 @_kind
@@ -231,7 +229,7 @@ def age_at_a_date(random: Random) -> Drawn:
             "A minister was born on {born}. How many full years old was the minister on {day}?",
         ]
     )
-    return text.format(born=_long(born), day=_long(day)), _exact(age)
+    return text.format(born=day_in_words(born), day=day_in_words(day)), _exact(age)
 
 
 @_kind

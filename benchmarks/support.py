@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 
 from subquest.data import questions_from
 from subquest.data.gold_plans import REFERENCE, Refused, rewrite_plan
+from subquest.english import MONTHS
 from subquest.errors import UsageError
 from subquest.record import Document, Question
 from subquest.retrieval.analysis import STOP_WORDS
@@ -49,7 +50,7 @@ GROUPS = ("single", "bridge", "numeric", "comparison", "yes/no", "computed", "un
 WRONG = 3
 """Wrong answers of each sort for a question."""
 _COMPUTED = frozenset(("calculation", "count", "difference", "sum"))
-_MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+_MONTH = rf"(?:{'|'.join(MONTHS)})"
 _DATE = re.compile(rf"\b(?:\d{{1,2}} {_MONTH}|{_MONTH} \d{{1,2}},?) \d{{4}}\b|\b\d{{4}}-\d\d-\d\d\b")
 _YEAR = re.compile(r"\b(?:1\d|20)\d\d\b(?![,.]\d)")
 _NUMBER = re.compile(r"[€£$]?\b\d[\d,]*(?:\.\d+)?\b%?")

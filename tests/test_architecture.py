@@ -27,21 +27,14 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(name: str, *, types: bool = False) -> Iterator[str]:
-    """Modules of the package that a module imports, anywhere in its text; those for type checkers with `types`."""
+def imports(name: str) -> Iterator[str]:
+    """Modules of the package that a module imports, anywhere in its text and for type checkers alone, too."""
     path = modules()[name]
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing_only = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
-        for statement in block.body
-        for node in ast.walk(statement)
-    }
     here = name.split(".") if name else []
     package = here if path.name == "__init__.py" else here[:-1]
     for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or (id(node) in typing_only and not types):
+        if not isinstance(node, ast.ImportFrom):
             continue
         if node.level:
             base = package[: len(package) - node.level + 1]
@@ -57,10 +50,8 @@ def imports(name: str, *, types: bool = False) -> Iterator[str]:
 
 
 @cache
-def graph(*, types: bool = False) -> dict[str, set[str]]:
-    return {
-        name: {found for found in imports(name, types=types) if found not in (name, "")} for name in modules() if name
-    }
+def graph() -> dict[str, set[str]]:
+    return {name: {found for found in imports(name) if found not in (name, "")} for name in modules() if name}
 
 
 def layers() -> dict[str, int]:
@@ -95,7 +86,7 @@ def test_imports_go_downwards() -> None:
 
 def test_no_import_circles() -> None:
     try:
-        TopologicalSorter(graph(types=True)).prepare()
+        TopologicalSorter(graph()).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import run as lab
 
+from subquest.runs import RunStore
 from subquest.study import find_study, read_study
 from subquest.study.page import Page
 from subquest.study.results import Results
@@ -93,8 +94,8 @@ def test_the_parts_of_the_claims_are_all_of_them_and_need_nothing_of_each_other(
         if part.trainings:  # its command answers with all of them
             assert {v.name for v in study.using(made)} == {v.name for v in part.variants}
     names = [p.name for p in parts]
-    assert names[:5] == ["CoDA", "peco", "autorefine", "peco-2", "autorefine-2"]
-    assert names.index("search-r1-2") < names.index("HiRA") < names.index("apex-exec") < names.index("decor-f1")
+    assert names[:6] == ["CoDA", "peco", "autorefine", "peco-2", "autorefine-2", "HiRA"]
+    assert names.index("search-r1-2") < names.index("apex-exec") < names.index("decor-f1")
 
 
 def test_the_claims_take_less_than_three_hours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,7 +137,8 @@ def test_adapters_are_taken_home_in_pieces_while_rows_need_them(
     (adapter / "adapter_model.safetensors").write_bytes(os.urandom(50_000))
     Results(store / "results").keep_training("rl", known_as(study, study.trainings["rl"]), "x", {})
     opened(small, "--store", store, "--pack", back)._pack()
-    pieces = sorted(back.glob("adapters.tar.*"))
+    name = adapter.parent.name
+    pieces = sorted(back.glob(f"{name}.tar.*"))
     assert len(pieces) > 2
     assert all(file.stat().st_size <= 20_000 for file in pieces)
     with tarfile.open(fileobj=io.BytesIO(b"".join(piece.read_bytes() for piece in pieces))) as tar:
@@ -147,6 +149,30 @@ def test_adapters_are_taken_home_in_pieces_while_rows_need_them(
     assert moved.read_bytes() == (adapter / "adapter_model.safetensors").read_bytes()
     progress = open_progress(study, Results(there / "results"), there / "runs")
     assert not progress.untrained(study.trainings.values())
+    adapter.rename(adapter.with_name("gone"))  # as where all rows are complete
+    opened(small, "--store", store, "--pack", back)._pack()
+    assert [file.name for file in back.iterdir()] == ["results.tar.xz"]
+
+
+def test_of_the_parts_at_once_some_train(tmp_path: Path) -> None:
+    made = opened("claims-1.5b", "--store", tmp_path, "--minutes", "100", "--at-once", "4")
+    begun = [made._next() for _ in range(4)]
+    assert [part and part.name for part in begun] == ["CoDA", "peco", "autorefine", "HiRA"]
+
+
+def test_a_training_is_estimated_by_its_own_steps(small: Path, tmp_path: Path) -> None:
+    made = opened(small, "--store", tmp_path / "store", "--only", "rl")
+    (part,), progress = made.parts, made._progress()
+    folder = folder_of(made.study, part.trainings[0], made.store / "runs")
+    folder.mkdir(parents=True)
+    assert made._training(part, progress) == 3 * made.seconds.step["other"] + made.seconds.start
+    (folder / "run.sqlite").write_bytes(b"")  # begun, and not yet a store
+    assert made._training(part, progress) == 3 * made.seconds.step["other"] + made.seconds.start
+    (folder / "run.sqlite").unlink()
+    with RunStore.create(folder / "run.sqlite") as store:
+        store.add_metrics(1, {"seconds": 40.0})
+        store.add_metrics(2, {"seconds": 20.0})
+    assert made._training(part, progress) == 3 * 30.0 + made.seconds.start
 
 
 @pytest.mark.slow

@@ -119,6 +119,9 @@ def test_variants_are_pooled_and_a_question_counts_once(tmp_path: Path) -> None:
     both = (Row("both", variants=("coda@none", "rag@none")), Row("CoDA alone", variants=("coda@none",)))
     page = Claimed(tmp_path, row=both, expect=(("both", "CoDA alone"),), curve=())
     page.add(CODA, 1, 1)
+    text = page.text()
+    assert "| both | 1.000 (1.000–1.000; 2) *(25% answered)* |" in text
+    assert "both − CoDA alone" not in text  # one seed is no verdict on two
     page.add(RAG, 0, 0)
     page.add(RAG, 1, 1, part="world-2")  # the other variant's share
     text = page.text()

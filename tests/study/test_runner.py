@@ -1,6 +1,7 @@
 """Variants over questions, end to end: the oracle in HiRA's seats, a tiny model, and what is not done twice."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,49 @@ def test_the_same_measurement_is_made_once(tmp_path: Path, monkeypatch: pytest.M
     run(made, [arm, same], Results(tmp_path / "results"), setup(tmp_path), report=said.append)
     assert said == ["0 units to answer, 0 questions"]
     assert Results(tmp_path / "results").stored(same.name) == second
+
+
+def test_a_part_of_a_set_takes_its_answers_from_the_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after a run that was cut off; asked alone, it gets the same."""
+    arm, other = Variant("rag@none", "rag", {"": "none"}), Variant("rag,k=2@none", "rag", {"": "none"}, {"k": 2})
+    world = "world:seed=7,articles=160,questions=8,split=test,hops=1"
+    made = Study(
+        "mine",
+        {s.name: s for s in (Source("world", world), Source("part", world, limit=3, set="world"))},
+        {v.name: v for v in (replace(arm, sources=("part", "world")), replace(other, sources=("part",)))},
+    )
+    alone = replace(made, variants={arm.name: replace(arm, sources=("part",))})
+    failing = 0
+
+    def of(self: Engines, arm: Variant, questions: object) -> dict[str, ScriptedEngine]:
+        def reply(context: object) -> str:
+            asked.append(context.messages[-1].content)  # type: ignore[attr-defined]
+            if len(asked) == failing:
+                raise KeyboardInterrupt
+            return f"<answer>{len(asked[-1])}</answer>"
+
+        return {"": ScriptedEngine(reply)}
+
+    monkeypatch.setattr(Engines, "of", of)
+    for place, failing in (("cut", 6), ("early", 3), ("whole", 0)):
+        asked: list[str] = []
+        results, said = Results(tmp_path / place), []
+        if failing:
+            with pytest.raises(KeyboardInterrupt):
+                run(made, list(made.variants.values()), results, setup(tmp_path, concurrency=1), report=said.append)
+            assert said[0] == "3 units to answer, 11 questions"
+            failing = 0
+        assert run(made, list(made.variants.values()), results, setup(tmp_path, concurrency=1)) == 0
+        found = results.stored(arm.name)
+        assert found is not None
+        assert {name: len(unit.hops) for name, unit in found.units.items()} == {"part": 3, "world": 8}
+        assert len(asked) <= 8 + 3 + 1
+        assert results.partial(arm.name) == {}
+        own = Results(tmp_path / f"{place}-alone")
+        assert run(alone, list(alone.variants.values()), own, setup(tmp_path, concurrency=1)) == 0
+        single = own.stored(arm.name)
+        assert single is not None
+        assert single.units["part"] == found.units["part"]
 
 
 def test_what_does_not_fit_into_the_time_is_left(tmp_path: Path) -> None:

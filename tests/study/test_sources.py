@@ -1,13 +1,13 @@
 """What a source can be: a part of a set, the web site of a world, and questions whose episodes are kept."""
 
-import json
 import math
 from pathlib import Path
 
 import pytest
 
 from subquest.engine.scripted import ScriptedEngine
-from subquest.record import Episode
+from subquest.runs import RunStore
+from subquest.runs.jsonl import import_run
 from subquest.study import Source, Study, Variant
 from subquest.study.engines import Engines, Setup
 from subquest.study.results import Progress, Results
@@ -58,11 +58,13 @@ def test_a_world_is_searched_as_a_web_site_and_its_episodes_are_kept(
     found = results.stored(AGENT.name)
     assert found is not None
     assert found.units["site"].means["searches"] >= 1
-    (line,) = (tmp_path / "results" / "episodes" / f"{AGENT.name}.jsonl").read_text().splitlines()
-    events = json.loads(line)["events"]
-    (documents,) = (e["data"]["hits"] for e in events if e["kind"] == "documents")
+    file = tmp_path / "results" / "episodes" / f"{AGENT.name}.jsonl"
+    assert import_run(file, tmp_path / "read.sqlite") == 1
+    with RunStore.open(tmp_path / "read.sqlite") as store:
+        (kept,) = store.episodes()
+        assert {s.metric for s in store.scores()} >= {"em", "f1", "searches"}
+    (documents,) = (e.data["hits"] for e in kept.events if e.kind == "documents")
     assert all(hit["id"].startswith("http://127.0.0.1:") for hit in documents)
-    assert [e["kind"] for e in events if e["kind"] in ("page", "error")] == ["page"]
-    kept = Episode.from_json(line)
+    assert [e.kind for e in kept.events if e.kind in ("page", "error")] == ["page"]
     assert "\\boxed{read}" in kept.trajectories[0].text
     assert not kept.trajectories[0].token_ids  # it is kept to be read

@@ -18,10 +18,11 @@ from subquest.train import gold_traces
 from subquest.train import instruct as pipeline
 from subquest.train.data import Material, open_search
 from subquest.train.facts import facts_of
+from subquest.train.gold import NOT_RETRIEVED
 from subquest.train.instruct import run_pipeline
 from subquest.train.random_model import tiny_source
 from subquest.train.recipe import InstructPart, load_recipe
-from subquest.train.teacher import TEMPERATURE, Traces
+from subquest.train.teacher import TEMPERATURE, Traces, make_traces
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 EXECUTES = ("executor", "synthesizer")
@@ -200,6 +201,62 @@ async def test_codas_planner_hears_what_was_played(
         assert "Known: When was Ada Vale born? 1901. Still needed: nothing." in planner.text
 
 
+MADE = "Blue, a painting, was made by Ada Vale."
+BORN = "When was Ada Vale born?"
+UNKNOWN = replace(QUESTION, answers=("unknown",))
+
+
+@pytest.mark.parametrize("prompts", ["full", "compact"])
+@pytest.mark.parametrize(
+    ("question", "evidence", "reason"),
+    [
+        (QUESTION, "The painter Ada Vale was born in 1901.", ""),
+        (QUESTION, "Ada Vale was born in 1902.", "wrong sub-answer"),
+        (QUESTION, "None", "wrong sub-answer"),
+        (UNKNOWN, "None", ""),
+        (UNKNOWN, "Ada Vale was born in 1902.", "wrong sub-answer"),
+    ],
+)
+async def test_decors_planner_and_answerer_know_what_the_played_filter_wrote(
+    question: Question, evidence: str, reason: str, prompts: str, tmp_path: Path
+) -> None:
+    """The full set asks once more, in other words, and finds it then: what was wrong before is refused all the same."""
+
+    def reply(context: Context) -> str:
+        query = context.text.rpartition("Query: ")[2].partition("\n")[0]
+        again = "None" if question.unanswerable else "Ada Vale was born in 1901."
+        found = {BORN: evidence, "Ada Vale": again}.get(query, MADE)
+        return f"<think>I read.</think><filter>{found}</filter>"
+
+    documents = DOCUMENTS[:1] if question.unanswerable else DOCUMENTS
+    source = tiny_source("llama", [d.text for d in DOCUMENTS])
+    tracing = (Vocabulary(source.tokenizer, source.architecture.vocabulary), CHATML)
+    part = InstructPart("any", plans=False, plays=("filter",))
+    settings = {"teacher": ScriptedEngine(reply), "prompts": prompts, "abstain": True}
+    with open_search(documents, tmp_path) as search:
+        made = await run_pipeline(part, "decor", [question], documents, search, *tracing, **settings)  # type: ignore[arg-type]
+    if reason:
+        assert made.rejected == Counter({f"trace: wrong: {reason}": 1})
+        return
+    (episode,) = made.episodes
+    assert episode.stated_answer == question.answers[0]
+    last = episode.by_role("planner")[-1]
+    assert last.text.endswith("<search>None</search>")
+    if prompts == "full" and not question.unanswerable:
+        assert "Known: When was Ada Vale born? 1901. Missing: nothing." in last.text
+        assert [t.task for t in episode.by_role("filter")] == [QUESTION.question, BORN]
+
+
+async def test_decor_does_not_answer_from_a_memory_that_lacks_a_step(tmp_path: Path) -> None:
+    """After the last search allowed, the answer would come from nowhere."""
+    source = tiny_source("llama", [d.text for d in DOCUMENTS])
+    tracing = (Vocabulary(source.tokenizer, source.architecture.vocabulary), CHATML)
+    with open_search(DOCUMENTS, tmp_path) as search:
+        for turns, kept in ((1, 0), (2, 1)):
+            made = await make_traces("decor", [QUESTION], search, *tracing, prompts="compact", turns=turns)
+            assert (len(made.episodes), made.rejected) == (kept, {} if kept else {NOT_RETRIEVED: 1})
+
+
 def test_coda_reads_a_date_in_any_form() -> None:
     born = replace(
         QUESTION,
@@ -208,7 +265,7 @@ def test_coda_reads_a_date_in_any_form() -> None:
     )
     teacher = CoDATeacher(born, facts_of(born))
     for result, holds in (("Ada Vale was born on September 18, 1984.", True), ("She was born in 1984.", False)):
-        assert teacher._holds(result, teacher.facts[-1]) is holds
+        assert teacher.holds(result, teacher.facts[-1]) is holds
 
 
 def test_one_model_plays_all_sources_but_those_that_stay_gold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

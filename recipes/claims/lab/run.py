@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import io
 import os
+import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -28,14 +29,20 @@ from subquest.input_file import read_toml
 from subquest.study import Study, Training, Variant, find_study, read_study
 from subquest.study.results import Progress, Results
 from subquest.study.stamps import known_as
-from subquest.study.training import adapter_of, open_progress
+from subquest.study.training import adapter_of, curves_of, folder_of, open_progress
 
+FIRST = ("CoDA", "peco", "autorefine", "peco-2", "autorefine-2", "HiRA")
+"""The most wanted parts: the hierarchy and PECO with two seeds, then HiRA."""
 ORDER = ("CoDA", "HiRA", "APEX-Searcher", "DECOR")
-"""Papers, the most wanted claims first."""
+"""Papers, in the order of their other parts."""
 PIECE = 15_000_000
 """Bytes of a file that is taken home, at most."""
+PACK_SECONDS = 60.0
+"""Between two packings while parts are carried out."""
+TRAININGS = 2
+"""Trainings at once: an update of 12,288 tokens takes 32 GB at 1.5B, and the contexts need the rest of 140 GB."""
 MEMORY = 0.3
-"""Share of the GPU's memory for the contexts of all processes, where several update beside each other."""
+"""Share of the GPU's memory for the contexts of all processes, where several share it."""
 
 
 class Seconds(Record):
@@ -43,6 +50,7 @@ class Seconds(Record):
 
     start: float
     document: float
+    beside: float
     step: dict[str, float]
     question: dict[str, float]
     size: dict[str, float]
@@ -60,7 +68,7 @@ class Part(NamedTuple):
 
 
 def parts_of(study: Study) -> list[Part]:
-    """The parts of a study, the most wanted first: papers in their order, of each first what needs no training."""
+    """The parts of a study, the most wanted first: then papers in their order, of each first what needs no training."""
     parts: list[Part] = []
     for variant in study.select(()):
         paper = _paper(study, variant)
@@ -74,9 +82,10 @@ def parts_of(study: Study) -> list[Part]:
     papers = [*ORDER, ""]
     names = ["", *study.trainings]
 
-    def worth(part: Part) -> tuple[int, int]:
+    def worth(part: Part) -> tuple[int, int, int]:
         paper = min(papers.index(_paper(study, v)) for v in part.variants)
-        return paper, names.index(part.name if part.trainings else "")
+        first = FIRST.index(part.name) if part.name in FIRST else len(FIRST)
+        return first, paper, names.index(part.name if part.trainings else "")
 
     return sorted(parts, key=worth)
 
@@ -94,8 +103,8 @@ def options() -> argparse.ArgumentParser:
     add("--model", default="", help="where the study's model is")
     add("--minutes", type=float, metavar="M", help="stop after so many; without it, only list what is left")
     add("--store", type=Path, metavar="FOLDER", help="results and trainings (default: runs/STUDY)")
-    add("--pack", type=Path, metavar="FOLDER", help="write what has to be taken home there, after every part")
-    add("--at-once", type=int, default=1, metavar="N", help="parts that share the GPU")
+    add("--pack", type=Path, metavar="FOLDER", help="write what has to be taken home there, every minute")
+    add("--at-once", type=int, default=1, metavar="N", help=f"parts that share the GPU; at most {TRAININGS} train")
     add("--only", action="append", default=[], metavar="PART", help="only this part; repeatable")
     add("--data", type=Path, default=Path("../shared/data/eval"), help="folder of the real sets")
     add("--concurrency", type=int, default=256, metavar="N", help="questions at a time in each process")
@@ -127,6 +136,7 @@ class Lab:
         if args.at_once < 1:
             raise UsageError("--at-once: give a number of parts, 1 or more")
         self._begun: set[str] = set()
+        self._training_now = 0
         self._lock = threading.Lock()
 
     def run(self) -> int:
@@ -135,7 +145,9 @@ class Lab:
             for worker in workers:
                 worker.start()
             for worker in workers:
-                worker.join()
+                while worker.is_alive():
+                    worker.join(PACK_SECONDS)
+                    self._pack()
         self._list()
         self._pack()
         return 0
@@ -159,6 +171,8 @@ class Lab:
                 names = ", ".join(t.name for t in progress.untrained(part.trainings))
                 questions = sum(map(progress.unanswered, part.variants))
                 print(f"{part.name:<26}{(trained + answered) / 60:>6.1f} min  {questions:>6,} questions  {names}")
+        if stale := progress.rows(self.study.variants.values()).stale:
+            print(f"{stale} rows are stale: what they were measured with has changed since")
         print(f"{total / 60:.0f} minutes are left, one part after the other" if total else "nothing is left")
 
     def _training(self, part: Part, progress: Progress) -> float:
@@ -167,16 +181,19 @@ class Lab:
 
     def _steps(self, training: Training, progress: Progress) -> float:
         """Seconds of a training's steps: as long as steps of its kind took so far, or else as estimated."""
-        kind = _kind(training)
-        curves = [
-            progress.results.training(t.name, known_as(progress.study, t)).get("figures", {}).get("seconds", [])
-            for t in self.study.trainings.values()
-            if _kind(t) == kind
-        ]
-        took = [seconds for curve in curves for _, seconds in curve]
-        return float(
-            training.setting("optimiser.steps") * (mean(took) if took else self._estimate(self.seconds.step, kind))
-        )
+        kind, took = _kind(training), []
+        for like in (t for t in self.study.trainings.values() if _kind(t) == kind):
+            kept = progress.results.training(like.name, known_as(progress.study, like)).get("figures", {})
+            took += [seconds for _, seconds in kept.get("seconds") or self._made(like, progress)]
+        step = mean(took) if took else self._estimate(self.seconds.step, kind)
+        return float(training.setting("optimiser.steps") * step)
+
+    def _made(self, training: Training, progress: Progress) -> list[tuple[int, float]]:
+        """The seconds of the steps that a training has made while it is carried out."""
+        with contextlib.suppress(SubquestError, sqlite3.Error):  # its store is just being made
+            found = curves_of(folder_of(progress.study, training, self.store / "runs"))
+            return list(found.get("seconds", {}).items())
+        return []
 
     def _answers(self, part: Part, progress: Progress) -> float:
         """Seconds that the questions of a part take."""
@@ -187,7 +204,8 @@ class Lab:
         return seconds + self.seconds.start if seconds else 0.0
 
     def _estimate(self, table: dict[str, float], kind: str) -> float:
-        return table.get(kind, table["other"]) * self.seconds.size.get(self.study.name, 1.0)
+        beside = self.seconds.beside if self.args.minutes and self.args.at_once > 1 else 1.0
+        return table.get(kind, table["other"]) * self.seconds.size.get(self.study.name, 1.0) * beside
 
     # ---- carrying it out
 
@@ -198,7 +216,7 @@ class Lab:
             status = self._carry_out(part)
             print(f"{part.name}: exit status {status}, {self.left / 60:.1f} minutes left", file=sys.stderr, flush=True)
             with self._lock:
-                self._pack()
+                self._training_now -= bool(part.trainings)
 
     def _next(self) -> Part | None:
         """The first part that is left and fits. Answers alone can be cut off anywhere; after a training they are made
@@ -209,8 +227,10 @@ class Lab:
                 training, answers = self._training(part, progress), self._answers(part, progress)
                 together = bool(training) and training + answers <= 60 * self.args.minutes
                 needed = training + answers if together else training or self.seconds.start
-                if part.name not in self._begun and training + answers and needed <= self.left:
+                room = not part.trainings or self._training_now < TRAININGS
+                if part.name not in self._begun and training + answers and needed <= self.left and room:
                     self._begun.add(part.name)
+                    self._training_now += bool(part.trainings)
                     return part
         return None
 
@@ -229,28 +249,37 @@ class Lab:
     # ---- what is taken home
 
     def _pack(self) -> None:
-        """The results as one file, and the adapters that rows still need in files of limited size."""
+        """The results and logs as one file, and the adapters that rows still need in files of limited size."""
         if (out := self.args.pack) is None:
             return
         out.mkdir(parents=True, exist_ok=True)
-        for old in out.glob("adapters.tar.*"):
-            old.unlink()
-        progress, adapters = self._progress(), io.BytesIO()
-        building = out / "building"
+        progress, building = self._progress(), out / "building"
         with tarfile.open(building, "w:xz", preset=1) as tar:
-            for pattern in ("*.json.xz", "episodes/*.jsonl"):
-                for file in sorted(progress.results.folder.glob(pattern)):
+            for pattern in ("results/*.json.xz", "results/episodes/*.jsonl", "log", "runs/*/log"):
+                for file in sorted(self.store.glob(pattern)):
                     with contextlib.suppress(FileNotFoundError):  # another part has just completed it
                         tar.add(file, file.relative_to(self.store))
         building.replace(out / "results.tar.xz")
-        with tarfile.open(fileobj=adapters, mode="w") as tar:
-            for part in self.parts:
-                for place in (adapter_of(self.study, t, self.store / "runs") for t in part.trainings):
-                    if place.is_dir() and any(map(progress.unanswered, part.variants)):
-                        tar.add(place, place.relative_to(self.store))
-            packed = bool(tar.getmembers())
-        for number, begin in enumerate(range(0, len(adapters.getbuffer()) * packed, PIECE)):
-            (out / f"adapters.tar.{number:02}").write_bytes(adapters.getbuffer()[begin : begin + PIECE])
+        needed = set()
+        for part in (p for p in self.parts if any(map(progress.unanswered, p.variants))):
+            for place in (adapter_of(progress.study, t, self.store / "runs") for t in part.trainings):
+                if (place / "adapter_model.safetensors").is_file():
+                    needed |= self._pack_adapter(place, out)
+        for old in set(out.glob("*.tar.[0-9][0-9]")) - needed:
+            old.unlink()
+
+    def _pack_adapter(self, place: Path, out: Path) -> set[Path]:
+        """The pieces of an adapter, which are written once."""
+        name = place.parent.name
+        if not (out / f"{name}.tar.00").exists():
+            packed = io.BytesIO()
+            with tarfile.open(fileobj=packed, mode="w") as tar:
+                tar.add(place, place.relative_to(self.store))
+            data = packed.getbuffer()
+            for number in reversed(range(-(-len(data) // PIECE))):  # once the first is there, all are
+                (out / "building").write_bytes(data[number * PIECE : (number + 1) * PIECE])
+                (out / "building").replace(out / f"{name}.tar.{number:02}")
+        return set(out.glob(f"{name}.tar.[0-9][0-9]"))
 
 
 def _kind(training: Training) -> str:

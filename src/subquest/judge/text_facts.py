@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
+from ..english import MONTHS
 from ..metrics import answer_tokens, normalize
 
 
@@ -27,8 +28,9 @@ _STOP = frozenset(
         "what when where which while who whom whose why will with within without would yes yet you your"
     )
 )
-_MONTHS = _words("january february march april may june july august september october november december")
-_MONTH = {name[:n]: at for at, name in enumerate(_MONTHS, 1) for n in (3, 4, len(name)) if len(name) >= n}
+_MONTH = {
+    name[:n]: at for at, name in enumerate(map(str.lower, MONTHS), 1) for n in (3, 4, len(name)) if len(name) >= n
+}
 _MONTH_PATTERN = "|".join(sorted(_MONTH, key=len, reverse=True))
 _DAY, _NAMED = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?", rf"(?P<month>{_MONTH_PATTERN})\.?"
 _YEAR = r"(?P<year>(?:bc|ad)\d{4}|\d{3,4})"

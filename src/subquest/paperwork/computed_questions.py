@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 
+from ..english import day_in_words
 from ..record import Step
-from .questions import Asked, Drafter, Path, as_date, further, is_fair, measure, written
+from .questions import Asked, Drafter, Path, as_date, further, is_fair, measure
 from .relations import RELATIONS
 
 TYPE = "calculation"
@@ -74,7 +75,7 @@ class ComputingDrafter(Drafter):
         path = self._measured_path("supplier", "delivery time in days")
         if path is None:
             return None
-        day = written(date(2025, 1, 1) + timedelta(self.stream.below(700)))
+        day = day_in_words(date(2025, 1, 1) + timedelta(self.stream.below(700)))
         text = self.stream.pick(
             (
                 "If we order from {s} on {d}, by which date is it delivered?",
@@ -101,4 +102,4 @@ class ComputingDrafter(Drafter):
 
 def day_before(value: str, days: int) -> str:
     """The date that lies so many days before another; after it, where they are below 0."""
-    return written(as_date(value) - timedelta(days))
+    return day_in_words(as_date(value) - timedelta(days))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ..data.self_instruct import holds, mentions
+from ..english import MONTHS
 from .organisation import Fact, Thing
 
 SHORT = "too short"
@@ -27,8 +28,7 @@ _PLACEHOLDER = re.compile(
     r"\[[^\]]*\]|\{[^}]*\}|\b(?:TBD|TBC|N/A|XX+|lorem|as an ai|language model|insert|your name|the facts)\b",
     re.IGNORECASE,
 )
-_MONTH = r"January|February|March|April|May|June|July|August|September|October|November|December"
-_DATED = re.compile(rf"\b(?:{_MONTH})\b|\b(?:{_MONTH})\s+\d{{1,2}}\b")
+_DATED = re.compile(rf"\b(?:{'|'.join(MONTHS)})\b")
 _NAMES = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+(?: [A-Z][a-z]+)+")
 _TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss|Dr|Prof)\.? +([A-Z][\w-]+)")
 SMALL_NUMBERS = frozenset(

@@ -14,6 +14,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from ..codec import Record
+from ..english import day_in_words
 from ..worlds.random_stream import Permutation, RandomStream
 from .relations import RELATIONS, Relation, of_kind
 
@@ -220,7 +221,7 @@ class _Values:
             low = date(2025, 7, 1) if relation.name in ("ends", "deadline") else date(2016, 1, 1)
             day = low + timedelta(s.below(1000 if low.year == 2025 else 3300))
             day = self._day = self._day + timedelta(s.between(9, 150)) if after else day
-            return f"{day.day} {day:%B} {day.year}"
+            return day_in_words(day)
         if relation.value == "money":
             return f"{self._currency}{s.between(3, 980) * s.pick((10, 50, 100, 250)) + s.pick((0, 0, 5, 40)):,}"
         if relation.name == "extension":

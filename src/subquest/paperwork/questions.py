@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date
 from typing import NamedTuple
 
 from ..codec import Record
+from ..english import MONTHS
 from ..record import Step
 from ..worlds.grammar import join
 from ..worlds.random_stream import RandomStream
@@ -371,13 +372,10 @@ def _numbered(path: Path, by: int) -> Path:
     return path._replace(steps=tuple(Step(re.sub(r"#(\d+)", move, s.question), s.answer) for s in path.steps))
 
 
-def written(day: date) -> str:
-    return f"{day.day} {day:%B} {day.year}"
-
-
 def as_date(value: str) -> date:
-    """The day that was `written`."""
-    return datetime.strptime(value, "%d %B %Y").date()
+    """The day of `day_in_words`."""
+    day, month, year = value.split()
+    return date(int(year), MONTHS.index(month) + 1, int(day))
 
 
 def measure(value: str) -> float:

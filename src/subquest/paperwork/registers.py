@@ -11,17 +11,19 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
+from ..english import MONTHS, day_in_words
 from ..retrieval.tables import identifier
 from ..worlds.random_stream import RandomStream
 from .organisation import Organisation
 from .papers import Form, Paper, page, render_table
-from .questions import as_date, written
+from .questions import as_date
 from .relations import of_kind
 
 ROWS = (24, 56)
 """Least and most rows of a register."""
 _FROM = date(2021, 3, 1)
-_DATES = ("%-d %B %Y", "%Y-%m-%d", "%d.%m.%Y", "%-d %b %Y")
+_DATES = ("{0.day} {1} {0.year}", "{0:%Y-%m-%d}", "{0:%d.%m.%Y}", "{0.day} {1:.3} {0.year}")
+"""Of a day and the name of its month."""
 
 
 class Field(NamedTuple):
@@ -125,7 +127,7 @@ def draw_register(organisation: Organisation) -> tuple[Register, Paper]:
             if field.role:
                 row[field.label] = stream.pick(values[field.label])
             elif field.kind == "date":
-                row[field.label] = written(day)
+                row[field.label] = day_in_words(day)
             else:
                 while (amount := stream.between(12, 980) * (5 if field.kind == "money" else 1)) in used:
                     pass
@@ -162,7 +164,7 @@ def _rendered(kind: Kind, rows: Sequence[Mapping[str, str]], form: Form, currenc
     def cell(field: Field, value: str) -> str:
         if field.kind == "date":
             day = as_date(value)
-            return day.strftime(pattern.replace("%-d", str(day.day)))
+            return pattern.format(day, MONTHS[day.month - 1])
         return value if signs or field.kind != "money" else value.lstrip(currency).replace(",", "")
 
     header = [

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
+from ..english import MONTHS, day_in_words
 from ..record import Step
 from ..worlds.grammar import join
 from ..worlds.random_stream import RandomStream
 from .organisation import Fact
 from .papers import Paper
-from .questions import ATTEMPTS, Asked, Drafter, TableQuery, as_date, measure, written
+from .questions import ATTEMPTS, Asked, Drafter, TableQuery, as_date, measure
 from .registers import ASSETS, Field, Register
 from .relations import of_kind
 
@@ -107,9 +108,9 @@ class TableDrafter:
             return f"in {day.year}", date(day.year, 1, 1), date(day.year, 12, 31)
         if way == 1:
             last = (date(day.year, day.month, 28) + timedelta(4)).replace(day=1) - timedelta(1)
-            return f"in {day:%B} {day.year}", date(day.year, day.month, 1), last
+            return f"in {MONTHS[day.month - 1]} {day.year}", date(day.year, day.month, 1), last
         first, last = day - timedelta(self.stream.between(20, 200)), day + timedelta(self.stream.between(20, 200))
-        return f"between {written(first)} and {written(last)}", first, last
+        return f"between {day_in_words(first)} and {day_in_words(last)}", first, last
 
     def count(self, some: Selection) -> Found | None:
         wordings = ("How many {np} are there?", "What is the number of {np}?", "How many {np} were there in all?")
@@ -167,7 +168,7 @@ class TableDrafter:
         done = "" if field.phrase in some.words else f" {field.phrase}"
         wordings = (f"When was the {word} of the {{np}}{done}?", f"On which day was the {word} of the {{np}}{done}?")
         query = f"SELECT {'max' if last else 'min'}({field.column}) FROM {{table}} WHERE {some.condition}"
-        return Found(wordings, (written(days[-1] if last else days[0]),), query)
+        return Found(wordings, (day_in_words(days[-1] if last else days[0]),), query)
 
     def listing(self, some: Selection) -> Found | None:
         if not 1 < len(some.rows) <= LISTED:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Sequence
 from datetime import date
 from statistics import median
+
+from ..english import MONTHS
 
 LOOK = 20
 """Rows from which it is decided which one names the columns."""
@@ -15,8 +16,8 @@ _NUMBER = re.compile(r"[-+−]?[£$€¥]?[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\
 _COMMA_NUMBER = re.compile(r"[-+−]?(?:[£$€¥] ?)?[-+−]?(?:\d{1,3}(?:\.\d{3})+|0|[1-9]\d*)(?:,\d+)?(?: ?[%€£])?$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d\d")
 _YEAR = re.compile(r"(?:19|20)\d\d$")
-_MONTHS = {name[:3].lower(): number for number, name in enumerate(calendar.month_name) if name}
-_MONTH = "|".join(name for names in (calendar.month_name, calendar.month_abbr) for name in names if name)
+_MONTHS = {name[:3].lower(): number for number, name in enumerate(MONTHS, 1)}
+_MONTH = "|".join((*MONTHS, *_MONTHS))
 _WRITTEN_DATE = re.compile(
     rf"(?P<y>\d{{4}})-(?P<m>\d\d)-(?P<d>\d\d)|(?P<d2>\d{{1,2}})\.(?P<m2>\d{{1,2}})\.(?P<y2>\d{{4}})"
     rf"|(?P<d3>\d{{1,2}})(?:st|nd|rd|th)? (?P<m3>{_MONTH})\.?,? (?P<y3>\d{{4}})"

@@ -48,7 +48,7 @@ def export_run(run: Reader, file: TextIO) -> int:
         raise damaged(run.path, f"its table {wrong[0]} is not what was written")
     episodes = 0
     for entry in run_entries(run):
-        file.write(_line(entry) + "\n")
+        file.write(entry_line(entry) + "\n")
         episodes += entry["type"] == "episode"
     return episodes
 
@@ -68,7 +68,7 @@ def import_run(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
 
 def run_entries(run: Reader) -> Iterator[Entry]:
     """The whole run, in the order in which it was written."""
-    yield {"type": "run", "format": FORMAT, **run.meta()}
+    yield run_entry(run.meta())
     for question in run.questions():
         yield {"type": "question", "question": to_dict(question)}
     for summary, episode in zip(run.summaries(), run.episodes(), strict=False):
@@ -79,6 +79,11 @@ def run_entries(run: Reader) -> Iterator[Entry]:
         yield {"type": "scores", "episode": episode_id, "scores": {s.metric: s.value for s in scores}}
     for step, metrics in itertools.groupby(run.metrics(), lambda metric: metric.step):
         yield {"type": "metrics", "step": step, "metrics": {m.name: m.value for m in metrics}}
+
+
+def run_entry(meta: Mapping[str, Any]) -> Entry:
+    """The first of a run; `meta` has at least its `settings`."""
+    return {"type": "run", "format": FORMAT, **meta}
 
 
 def episode_entry(episode: Episode, attempt: int, added: float) -> Entry:
@@ -169,7 +174,7 @@ def _parse(where: str, line: str) -> Entry:
     return data
 
 
-def _line(entry: Entry) -> str:
+def entry_line(entry: Entry) -> str:
     text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
     try:
         text.encode()

@@ -15,11 +15,12 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 
+from ..english import MONTHS, WEEKDAYS
 from .normalization import IN_WORDS
 
 Value = tuple[float, ...]
 """Year, month and day of a date, 0 for what is not said; or a number alone. What can be compared."""
-_MONTHS = {name.casefold(): at for at, name in enumerate(calendar.month_name) if name}
+_MONTHS = {name.casefold(): at for at, name in enumerate(MONTHS, 1)}
 _SHORT = {name[:length]: at for name, at in _MONTHS.items() for length in (3, 4) if length < len(name)}
 _MONTH = rf"(?:{'|'.join(_MONTHS)}|(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\b\.?)"
 _ORDINAL = "(?:st|nd|rd|th)?"
@@ -38,7 +39,7 @@ _TERM = re.compile(
     re.IGNORECASE,
 )
 _HOW_MANY = re.compile(r"\bhow many (days|weeks|months|years)\b", re.IGNORECASE)
-_WEEKDAYS = [name.casefold() for name in calendar.day_name]
+_WEEKDAYS = [name.casefold() for name in WEEKDAYS]
 
 
 def dates_in(text: str) -> list[Value]:

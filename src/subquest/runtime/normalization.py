@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import re
 
-CALENDAR = frozenset(
-    (
-        *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november"),
-        *("december", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
-    )
-)
+from ..english import MONTHS, WEEKDAYS
+
+CALENDAR = frozenset(name.casefold() for name in (*MONTHS, *WEEKDAYS))
 """Months and days, which look like names."""
 IN_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _SPACED = re.compile(r"\w+")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..engine import Message
 from ..engine.actions import Action
+from ..english import day_in_words
 from ..errors import DataError
 from ..protocol import fence
 from ..record import Document, Hit, Usage
@@ -139,7 +140,7 @@ def _in_words(found: re.Match[str]) -> str:
         day = date.fromisoformat(found[0])
     except ValueError:
         return found[0]
-    return f"{found[0]} ({day.day} {day:%B} {day.year})"
+    return f"{found[0]} ({day_in_words(day)})"
 
 
 def _documents(result: Result, sql: str) -> list[Document]:

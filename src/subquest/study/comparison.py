@@ -77,6 +77,11 @@ class Comparison:
                         found.setdefault(part, []).append(unit)
         return dict(sorted(found.items()))
 
+    def _whole(self, row: Row, source: str) -> dict[str, list[Unit]]:
+        """The parts that all variants of a row have answered: one seed is no verdict on two."""
+        found = self.units(row, source)
+        return {p: units for p, units in found.items() if len(units) == sum(row.takes(v, p) for v in row.answered_by)}
+
     def values(self, row: Row, source: str, metric: str, *, hops: int = 0, variants: Sequence[str] = ()) -> list[float]:
         """A value a question: its mean over the variants that the row pools, or over these."""
         return [v for units in self.units(row, source, variants).values() for v in _means(units, metric, hops)]
@@ -129,7 +134,7 @@ class Comparison:
         self, claim: Claim, first: str, second: str, source: str, metric: str, share: float = 1.0
     ) -> list[float]:
         rows = {row.name: row for row in claim.row}
-        left, right = self.units(rows[first], source), self.units(rows[second], source)
+        left, right = self._whole(rows[first], source), self._whole(rows[second], source)
         out: list[float] = []
         for part in left:
             if part in right and len({unit.questions for unit in (*left[part], *right[part])}) == 1:

@@ -14,13 +14,15 @@ import json
 import lzma
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..codec import Record, from_dict
-from ..record import Question
+from ..record import Episode, Question
+from ..runs.jsonl import entry_line, episode_entry, run_entry
 from .design import Study, Training, Variant
 from .stamps import Stamp, Stamps, digest, known_as
 
@@ -125,12 +127,15 @@ class Results:
         else:
             self._path(f"{PARTIAL}-{variant}").unlink(missing_ok=True)
 
-    def keep_episode(self, variant: str, episode: str) -> None:
-        """An episode to be read, as a line of JSON."""
+    def keep_episode(self, variant: str, episode: Episode, scores: Scores) -> None:
+        """An episode to be read: the file is an exported run."""
         place = self.folder / "episodes" / f"{_file_name(variant)}.jsonl"
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("a", encoding="utf-8") as file:
-            file.write(episode + "\n")
+            entries = [] if file.tell() else [run_entry({"settings": {"variant": variant}})]
+            entries += [episode_entry(episode, 0, time.time())]
+            entries += [{"type": "scores", "episode": episode.id, "scores": dict(scores)}]
+            file.writelines(entry_line(entry) + "\n" for entry in entries)
 
     def training(self, training: str, recipe: str) -> dict[str, Any]:
         """`adapter` (its digest, empty before the last step) and `figures` of a training; empty where it was not run

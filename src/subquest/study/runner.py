@@ -1,8 +1,9 @@
 """Answering: variants with adapters over every part of their sources, through engines that stay loaded.
 
 A *unit* is one measurement on one part. Variants that are the same measurement (the same settings, weights and
-questions) share it, whatever claims they are in. Units with the same weights overlap; before other weights are loaded,
-the questions in flight are answered. When the time is up the answers so far are kept, question by question.
+questions) share it, whatever claims they are in, and a part of a set (`Source.set`) takes its answers from the whole
+set where that is asked too. Units with the same weights overlap; before other weights are loaded, the questions in
+flight are answered. When the time is up the answers so far are kept, question by question.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 from ..assemble import Resources, build_agent
 from ..data.gold_plans import gold_plan
+from ..english import counted
 from ..errors import EngineError, SubquestError
 from ..evaluate.runner import Job
 from ..evaluate.runner import evaluate as run_jobs
@@ -61,6 +63,8 @@ class Unit:
     ready: Prepared
     key: str
     scores: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    whole: Unit | None = None
+    """The same measurement on the set that these questions are the first of: it asks them, and this one is told."""
 
     @property
     def left(self) -> tuple[int, ...]:
@@ -84,8 +88,11 @@ def answer_study(
     parts = {s: parts_of(progress.study.sources[s], data) for v in variants for s in progress.study.asked_of(v)}
     ready = prepare_all([p for found in parts.values() for p in found], setup.cache, report)
     units = open_units(progress, variants, parts, ready)
-    report(f"{len(units)} units to answer, {sum(len(unit.left) for unit in units)} questions")
+    asked = sum(len(unit.left) for unit in units if unit.whole is None)
+    report(f"{counted(len(units), 'unit')} to answer, {counted(asked, 'question')}")
     recorder = Recorder(progress, units, report)
+    for unit in (u for u in units if not u.left):  # a whole set that was cut off had answered it
+        recorder.keep(unit, {})
     order = {weights: n for n, weights in enumerate(dict.fromkeys(unit.weights for unit in units))}
     try:
         if units:
@@ -142,7 +149,22 @@ def open_units(
         elif found is None:
             answered = results.partial(variant.name).get(key, {})
             units[key] = Unit([variant], part, ready[part.name], key, dict(answered))
+    for unit in units.values():
+        unit.whole = next((other for other in units.values() if _holds(other, unit)), None)
+        unit.scores |= _of_part(unit, unit.whole.scores) if unit.whole else {}
     return list(units.values())
+
+
+def _holds(other: Unit, unit: Unit) -> bool:
+    """Whether another unit is the same measurement on the set that a unit's questions are the first of."""
+    same = other.key.partition("/")[0] == unit.key.partition("/")[0] and other.ready.place == unit.ready.place
+    first = other.ready.questions[: len(unit.ready.questions)]
+    return other.part.name == unit.part.source.set and same and first == unit.ready.questions
+
+
+def _of_part(unit: Unit, scores: Mapping[int, Scores]) -> dict[int, Scores]:
+    """Of a whole set's scores those of a unit on a part of it."""
+    return {n: found for n, found in scores.items() if n < len(unit.ready.questions)}
 
 
 class Recorder:
@@ -153,16 +175,18 @@ class Recorder:
         self._saved = time.monotonic()
 
     def keep(self, unit: Unit, scores: Mapping[int, Scores]) -> None:
+        for part in (u for u in self.units if u.whole is unit and u.left):
+            self.keep(part, _of_part(part, scores))
         unit.scores.update(scores)
         if not unit.left:
             self._finish(unit)
         if time.monotonic() - self._saved > SAVE_SECONDS:
             self.save()
 
-    def read(self, unit: Unit, episode: Episode) -> None:
+    def read(self, unit: Unit, episode: Episode, scores: Scores) -> None:
         """An episode that is kept for readers."""
         for variant in unit.variants:
-            self.progress.results.keep_episode(variant.name, _as_text(episode).to_json())
+            self.progress.results.keep_episode(variant.name, _as_text(episode), scores)
 
     def _finish(self, unit: Unit) -> None:
         questions, source = unit.ready.questions, unit.part.source
@@ -205,7 +229,7 @@ async def answer(units: Iterable[Unit], setup: Setup, recorder: Recorder) -> Non
 
 
 def _jobs(units: Iterable[Unit], agents: _Agents, batch: _Batch) -> Iterator[Job]:
-    for unit in units:
+    for unit in (u for u in units if u.whole is None):
         name = agents.open(unit)
         for n in unit.left:
             job = Job(f"{unit.key}/{n}", unit.ready.questions[n], name)
@@ -274,7 +298,7 @@ class _Batch:
             raise EngineError(f"{self._engines.broken}; what was not answered before is left for the next run")
         unit, place = self.asked.pop(job.id)
         if unit.part.source.episodes:
-            self._recorder.read(unit, episode)
+            self._recorder.read(unit, episode, scores)
         self._found.append((unit, place, *scores_of(episode, scores)))
         if len(self._found) >= BATCH:
             self.flush()

@@ -96,7 +96,6 @@ def start_training(
 
 def finish_training(study: Study, training: Training, runs: Path, results: Results) -> tuple[int, int]:
     """Keep the curves, and the adapter where the last step was reached; returns the step reached and the last one."""
-    from ..runs import RunStore
     from ..train.recipe import Recipe
 
     folder = folder_of(study, training, runs)
@@ -114,13 +113,24 @@ def finish_training(study: Study, training: Training, runs: Path, results: Resul
     known = known_as(study, training)
     before = results.training(training.name, known).get("figures", {})  # steps that were made on another machine
     curves: dict[str, dict[int, float]] = {name: dict(found) for name, found in before.items()}
-    with RunStore.open(folder / "run.sqlite") as store:
-        for step, name, value in store.metrics():
-            if name in FIGURES or name.startswith(("reward/", "dev_")):
-                curves.setdefault(name, {})[step] = round(value, 5)
+    for name, made in curves_of(folder).items():
+        curves.setdefault(name, {}).update(made)
     figures = {name: sorted(found.items()) for name, found in curves.items()}
     results.keep_training(training.name, known, adapter, figures)
     return reached, recipe.optimiser.steps
+
+
+def curves_of(folder: Path) -> dict[str, dict[int, float]]:
+    """What a training has measured so far, by figure and step; empty before its first step."""
+    from ..runs import RunStore
+
+    curves: dict[str, dict[int, float]] = {}
+    if (folder / "run.sqlite").is_file():
+        with RunStore.open(folder) as store:
+            for step, name, value in store.metrics():
+                if name in FIGURES or name.startswith(("reward/", "dev_")):
+                    curves.setdefault(name, {})[step] = round(value, 5)
+    return curves
 
 
 def folder_of(study: Study, training: Training, runs: Path) -> Path:

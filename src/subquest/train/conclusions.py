@@ -6,15 +6,15 @@ with the same number of digits, counts years decade by decade, and looks items u
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..english import MONTHS
 from ..record import Question
 from .facts import Fact, in_order
 
-_MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_name) if name}
+_MONTHS = {name.lower(): number for number, name in enumerate(MONTHS, 1)}
 _MONTH = "|".join(_MONTHS)
 _DATE = re.compile(rf"\b(?:(\d{{1,2}}) ({_MONTH})|({_MONTH}) (\d{{1,2}}),) (\d{{4}})\b", re.IGNORECASE)
 _YEAR = re.compile(r"(?<![\d,.])\d{4}(?![\d,.]\d)\b")

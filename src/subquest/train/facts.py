@@ -161,7 +161,7 @@ def _read_plain(fact: Fact, title: str, body: str) -> Found | None:
         # a family name alone may be another's: the whole name counts twice as much
         named = max((1.0 if name in sentence else 0.5 * (name.split()[-1] in sentence) for name in names), default=0.0)
         # an article about the answer names it everywhere: there the sentence must name whom the task asks about
-        if not named if fact.answer in title and names else not _states(sentence, fact.answer):
+        if not named if fact.answer in title and names else not states(sentence, fact.answer):
             continue
         if rows and names and not named:  # a value in the row of something else
             continue
@@ -193,7 +193,7 @@ def _says(sentence: str, answer: str) -> bool:
     return contains_answer(re.sub(longer, " ", sentence), answer)
 
 
-def _states(sentence: str, answer: str) -> bool:
+def states(sentence: str, answer: str) -> bool:
     """Whether a sentence says the answer: in its words, from the beginning of one (a nationality counts for the
     country), or in its numbers."""
     if re.search(rf"(?<!\w){re.escape(answer)}", sentence, re.IGNORECASE):

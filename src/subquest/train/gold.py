@@ -11,7 +11,9 @@ from typing import NamedTuple, Protocol
 
 from ..data.gold_plans import REFERENCE
 from ..errors import EngineRefused
+from ..metrics import contains_answer
 from ..record import Episode, Question, Segment
+from ..runtime.dates import date_of, dates_in
 from ..systems import registry
 from .computing import CALCULATION
 from .conclusions import conclusion, in_both, worked_out
@@ -25,6 +27,8 @@ NOT_RETRIEVED = "the fact was not retrieved"
 NOT_FOUND = "not found"
 """The result of a task that the documents do not answer."""
 NO_COMPUTING = "nothing here computes"
+WRONG = "wrong sub-answer"
+"""Of a model that played a role."""
 STILL_ANSWERED = "the documents answer it although they should not"
 
 
@@ -252,6 +256,13 @@ class GoldTeacher:
             # what is asked of each item is asked in the order in which the list was read
             self.facts.sort(key=lambda f: found.result.index(f.about) if f.about else -1)
         return found
+
+    def holds(self, text: str, fact: Fact) -> bool:
+        """Whether what a model may have written has the answer of a step, a date in any form, or all its items."""
+        same = self.question.answers if fact.answer in self.question.answers else (fact.answer,)
+        listed = bool(fact.items) and all(contains_answer(text, item) for item in fact.items)
+        days = {day for day in map(date_of, same) if day}
+        return listed or not days.isdisjoint(dates_in(text)) or contains_answer(text, same)
 
     def result(self, fact: Fact) -> str:
         return self._results.get(fact.task, fact.answer)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..english import MONTHS
 from ..input_file import read_json
 from ..record import Question
-from .entity import MONTHS, number
+from .entity import number
 from .programs import Atom, FactBase, Program, StepRow, Undecided, resolve, run_operation, run_steps, year_of
 from .relations import INVERSES, RELATIONS
 from .world_folder import (

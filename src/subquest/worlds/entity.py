@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..english import MONTHS
+
 NOW = 2024
 """The year in which the articles of a world are written."""
-
-MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-    "December",
-)  # fmt: skip
 
 
 class Date(NamedTuple):

@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .entity import MONTHS, NOW, Date, Entity, atom, number
+from ..english import MONTHS
+from .entity import NOW, Date, Entity, atom, number
 from .grammar import PRONOUNS, SMALL_NUMBERS, capitalise, definite, described, join, possessive
 from .random_stream import RandomStream
 from .relations import INVERSES, RELATIONS

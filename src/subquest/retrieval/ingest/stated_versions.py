@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from ...codec import Record
+from ...english import MONTHS
 from ...record import Document
 from .versions import are_related, newer_versions, version_in
 
@@ -35,7 +36,7 @@ _SELF = (
 _REPLACES = re.compile(rf"{_SELF}(?:supersed(?:es|ing)|replac(?:es|ing))\b{_TARGET}", re.IGNORECASE)
 _REPLACED = re.compile(rf"{_SELF}(?:superseded|replaced)[\s_]+by\b{_TARGET}", re.IGNORECASE)
 _EARLIER = re.compile(r"\b(?:previous|earlier|older|former|prior|preceding|last)\b", re.IGNORECASE)
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_MONTHS = [name[:3].lower() for name in MONTHS]
 _MONTH = rf"({'|'.join(_MONTHS)})[a-z]*"
 _DATES = (
     (re.compile(r"\b(\d{4})-(\d{1,2})-(\d{1,2})\b"), (0, 1, 2)),

@@ -10,7 +10,7 @@ from ...metrics import exact_match
 from ...record import Episode, Question
 from ...runtime.rendering import one_line
 from ...train.facts import Fact, needs_lists, query
-from ...train.gold import NOT_FOUND, NOT_RETRIEVED, QUERIES, GiveUp, GoldTeacher, View
+from ...train.gold import NOT_FOUND, NOT_RETRIEVED, QUERIES, WRONG, GiveUp, GoldTeacher, View
 from .plan import lines_of
 
 STEPS = 5
@@ -56,7 +56,7 @@ class APEXTeacher(GoldTeacher):
         gold = [(fact.answer, self.result(fact)) for fact in self.facts] + [self.question.answers] * bool(self.closing)
         given = (t.result for t in episode.by_role("executor"))
         right = all(exact_match(answer, golds) for answer, golds in zip(given, gold, strict=True))
-        return "" if right else "wrong sub-answer"
+        return "" if right else WRONG
 
     def _known(self, view: View, task: str) -> str:
         """The answer to a task, where it follows from the known answers that stand in the prompt."""

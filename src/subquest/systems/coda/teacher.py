@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ...metrics import contains_answer
 from ...readers.columns import same_value
 from ...record import Question
-from ...runtime.dates import date_of, dates_in
 from ...runtime.statements import analysed, declines
 from ...train.computing import CALCULATION, Computation, computation, needs_computing
 from ...train.facts import Fact, Found, query
-from ...train.gold import NO_COMPUTING, NOT_FOUND, NOTHING, QUERIES, GiveUp, GoldTeacher, View
+from ...train.gold import NO_COMPUTING, NOT_FOUND, NOTHING, QUERIES, WRONG, GiveUp, GoldTeacher, View
 
 LOOK, AGAIN, IN_VAIN = "I look it up.", "I try other words.", "The searches brought nothing."
 """Thoughts of an executor before its first search, before another one, and before it gives up."""
 COMPUTE, ALL_ROWS = "Everything is given. I compute it.", "The task is about all rows."
 """Thoughts of an executor before a query without tables, and before one over a table."""
 SOMETHING_ELSE = "a query gives something else"
-WRONG = "wrong sub-answer"
 _RESULT = re.compile(r"<result>(.*?)</result>", re.DOTALL)
 WORDS = 25
 """Longest sentence of a document that is a result as it stands."""
@@ -56,18 +53,12 @@ class CoDATeacher(GoldTeacher):
         for fact, result in zip(asked, _RESULT.findall(view.last) if view.turn else [], strict=False):
             if fact.task in self._results or self.missing:
                 continue
-            if self._holds(result, fact):
+            if self.holds(result, fact):
                 self._results[fact.task] = fact.answer
             elif self.question.unanswerable and (declines(result) or result.lower().startswith(NOT_FOUND)):
                 self.missing = True
             else:
                 raise GiveUp(WRONG)
-
-    def _holds(self, result: str, fact: Fact) -> bool:
-        same = self.question.answers if fact.answer in self.question.answers else (fact.answer,)
-        listed = bool(fact.items) and all(contains_answer(result, item) for item in fact.items)
-        days = {day for day in map(date_of, same) if day}
-        return listed or not days.isdisjoint(dates_in(result)) or any(contains_answer(result, a) for a in same if a)
 
     def _plan(self, view: View) -> str:
         now = [] if self.missing else self.looked_for(self._tasks)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from ...record import Question
-from ...train.facts import Fact, query, titles_in
-from ...train.gold import GoldTeacher, View
+from ...record import Episode, Question
+from ...runtime.rendering import one_line
+from ...runtime.statements import declines
+from ...train.facts import Fact, query, read, states, titles_in
+from ...train.gold import WRONG, GiveUp, GoldTeacher, View
+
+_ENTRY = re.compile(r"^\d+\. (.*)$", re.MULTILINE)
 
 
 class DECORTeacher(GoldTeacher):
@@ -18,23 +23,55 @@ class DECORTeacher(GoldTeacher):
     def __init__(self, question: Question, facts: list[Fact]) -> None:
         super().__init__(question, facts)
         self._planned = 0
+        self._asked: dict[str, list[Fact]] = {}
+        """By query, the facts that a filter is to find in its documents."""
+        self._played = True
+        """Whether a model played the filter."""
 
     def reply(self, view: View) -> str:
+        if view.role == "filter":
+            self._played = False
+            return self._filter(view) if view.examples else self._filter_plainly(view)
+        self._hear(view)
         if view.role == "planner":
             return self._plan(view) if view.examples else self._plan_plainly()
-        if view.role == "filter":
-            return self._filter(view) if view.examples else self._filter_plainly(view)
+        if self.looked_for() and not self.missing:
+            self.not_retrieved()
         return self.final(view)
+
+    def _hear(self, view: View) -> None:
+        """Take in the evidence in memory: a model may have played the filter that wrote it."""
+        notes = _ENTRY.findall(view.prompt.rpartition("Memory:")[2])
+        told = "\n".join(next((n[len(q) + 2 :] for q in self._asked if n.startswith(f"{q}: ")), n) for n in notes)
+        while fact := next((fact for fact in self.looked_for() if self._in(told, fact)), None):
+            self._results[fact.task] = fact.answer
+
+    def _in(self, evidence: str, fact: Fact) -> bool:
+        return bool(fact.answer) and (self.holds(evidence, fact) or states(evidence, fact.answer))
+
+    def objection(self, episode: Episode) -> str:
+        """Whether a filter left out or misread what its documents state. A model that played it must also write nothing
+        where an unanswerable question asks for what they do not state."""
+        for reader in episode.by_role("filter"):
+            silent = not reader.result or declines(reader.result) or not self._played
+            for fact in self._asked.get(one_line(reader.task), ()):
+                stated = read(self.question, fact, reader.text) is not None
+                right = self._in(reader.result, fact) if stated else silent or not self.question.unanswerable
+                if not right:
+                    return WRONG
+        return ""
 
     def _plan(self, view: View) -> str:
         at, self._planned = self._planned, self._planned + 1
         if at == 0:
             begin = "Known: nothing yet, and no query was sent, so my first query is the whole question."
+            self._asked[one_line(self.question.question)] = self.looked_for()
             return f"{view.thought(begin)}<search>{self.first_query()}</search>"
         known = f"Known: {self.known() or 'nothing yet.'}"
         if not self.looked_for():
             return f"{view.thought(f'{known} Missing: nothing.')}<search>None</search>"
         fact, text = self.next_query()
+        self._asked[one_line(text)] = [fact]
         missing = f"Missing: {fact.task}" if text else f"The searches did not bring it: {fact.task}"
         return f"{view.thought(f'{known} {missing}')}<search>{text or 'None'}</search>"
 
@@ -51,9 +88,15 @@ class DECORTeacher(GoldTeacher):
 
     def _plan_plainly(self) -> str:
         at, self._planned = self._planned, self._planned + 1
+        if any(fact.task not in self._results for fact in self.facts[:at]) and not self.missing:
+            if not self.question.unanswerable:
+                raise GiveUp(WRONG)
+            self.missing = True
         if at == len(self.facts) or self.missing:
             return "<search>None</search>"
-        return f"<search>{query(self.facts[at], 0)}</search>"
+        fact = self.facts[at]
+        self._asked[one_line(query(fact, 0))] = [fact]
+        return f"<search>{query(fact, 0)}</search>"
 
     def _filter_plainly(self, view: View) -> str:
         found = self.read(self.facts[self._planned - 1], view.prompt)
