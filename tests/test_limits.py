@@ -21,7 +21,7 @@ def test_turns_bind_only_where_they_are_counted() -> None:
     planner = Budget("planner", Limits(turns=1))
     executor = planner.child("executor", Limits(turns=2))
     planner.spend(TURN)
-    assert planner.exhausted() == "1 turns of planner"
+    assert planner.exhausted() == "1 turn of planner"
     assert executor.exhausted() is None
     executor.spend(TURN)
     executor.spend(TURN)
@@ -31,7 +31,7 @@ def test_turns_bind_only_where_they_are_counted() -> None:
 
 def test_each_limit_is_named() -> None:
     for limits, words in (
-        (Limits(calls=1), "1 model calls of x"),
+        (Limits(calls=1), "1 model call of x"),
         (Limits(cost=0.5), "cost of 0.5 of x"),
         (Limits(seconds=0.0), "0 seconds of x"),
     ):

@@ -13,6 +13,7 @@ import time
 from msgspec.structs import astuple
 
 from .codec import Count, NonNegative, Positive, Record
+from .english import counted
 from .record import Usage
 
 
@@ -73,12 +74,12 @@ class Budget:
     def exhausted(self, *, turns: bool = True) -> str | None:
         """What has run out, here or above, in words; None if nothing has. Only this role's own turns count."""
         if turns and self.limits.turns is not None and self.turns >= self.limits.turns:
-            return f"{self.limits.turns} turns of {self.name}"
+            return f"{counted(self.limits.turns, 'turn')} of {self.name}"
         node: Budget | None = self
         while node is not None:
             limits = node.limits
             if limits.calls is not None and node.calls >= limits.calls:
-                return f"{limits.calls} model calls of {node.name}"
+                return f"{counted(limits.calls, 'model call')} of {node.name}"
             if limits.tokens is not None and node.tokens >= limits.tokens:
                 return f"{limits.tokens} tokens of {node.name}"
             if limits.cost is not None and node.cost >= limits.cost:

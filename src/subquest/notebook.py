@@ -15,6 +15,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .citation import cite
+from .english import counted
 
 if TYPE_CHECKING:
     from .events import Event
@@ -37,8 +38,8 @@ def episode_html(episode: Record) -> str:
     if episode.support_note:
         notes.append(episode.support_note)
     usage = episode.usage
-    notes.append(f"{usage.model_calls} model call{'s' if usage.model_calls != 1 else ''}")
-    notes.append(f"{usage.searches} search{'es' if usage.searches != 1 else ''}")
+    notes.append(counted(usage.model_calls, "model call"))
+    notes.append(counted(usage.searches, "search"))
     notes.append(f"{usage.seconds:.1f} s")
     parts = [
         f"<div style='{_SOFT}'>{escape(episode.question.question)}</div>",

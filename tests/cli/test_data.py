@@ -95,7 +95,7 @@ def test_convert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert main(["data", "convert", "in.jsonl", "out.jsonl", "--to", "verl"]) == 2
     assert "in.jsonl:2: not JSON" in capsys.readouterr().err
     assert main(["data", "convert", "in.jsonl", "out.jsonl", "--to", "verl", "--skip-bad"]) == 0
-    assert "1 questions written to out.jsonl, 1 rows skipped" in capsys.readouterr().err
+    assert "1 question written to out.jsonl, 1 row skipped" in capsys.readouterr().err
     assert read_questions("out.jsonl")[0].id == "t1"
 
 

@@ -164,7 +164,7 @@ def test_a_run_that_was_salvaged_without_scores_is_scored_again(toy: Path, capsy
         file.execute("DELETE FROM score WHERE episode IN (SELECT id FROM episode LIMIT 4)")
     assert main(EVAL) == 0
     out, err = capsys.readouterr()
-    assert "4 answers of the run had no scores; they are scored now" in err
+    assert "4 answers of the run had no scores: scored now" in err
     assert json.loads(out) == whole
     with closing(sqlite3.connect("run")) as file, file:
         file.execute("DELETE FROM score")

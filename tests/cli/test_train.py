@@ -48,7 +48,7 @@ def test_more_steps_than_the_data_has_are_said(tmp_path: Path, capsys: pytest.Ca
     assert main(["train", SMOKE, "--out", str(tmp_path / "run"), *SHORT, "--set", "optimiser.steps=50"]) == 0
     told = capsys.readouterr().err
     assert "24 gold traces (direct 24); questions without one: none" in told
-    assert "1 steps, not 50: 1 passes over 24 traces, 24 a step" in told
+    assert "1 step, not 50: optimiser.epochs = 1, over 24 traces, 24 a step" in told
     assert "raise optimiser.epochs" in told
     assert "--set optimiser.epochs=2 " in told, "what makes it longer"
     assert main(["runs", "list", str(tmp_path)]) == 0

@@ -184,7 +184,7 @@ def test_passages_are_drawn_over_files_by_the_seed() -> None:
     assert {id[0] for id in order[3:5]} == {"a", "b"}
     assert order == draw_passages(documents, 5)
     assert order != draw_passages(documents, 6)
-    with pytest.raises(DataError, match="none of the 1 passages"):
+    with pytest.raises(DataError, match="no passage has"):
         draw_passages([Document("short", "", "few words")], 0)
     with pytest.raises(DataError, match="no passages"):
         draw_passages([], 0)

@@ -90,4 +90,4 @@ def test_a_run_in_use_and_other_runs_are_left_alone(tmp_path: Path, capsys: pyte
     assert main(["runs", "prune", str(tmp_path / "none.sqlite"), "--days", "1"]) == 2
     capsys.readouterr()
     assert main(["runs", "prune", str(path), "--days", "30"]) == 0
-    assert "1 questions removed, 1 kept" in capsys.readouterr().out
+    assert "1 question removed, 1 kept" in capsys.readouterr().out

@@ -72,6 +72,8 @@ def test_executor_format_is_all_or_nothing() -> None:
     assert CoDAReward().formats(with_executors()) == (1.0, 0.0), "no executor earns nothing"
     assert CoDAReward(reading="code").formats(with_executors(GOOD_EXECUTOR, BAD_EXECUTOR)) == (1.0, 0.5)
     assert CoDAReward(reading="code").formats(with_executors()) == (1.0, 0.0)
+    queried = context("1.1", "executor", SEARCH, "All rows count. <sql>SELECT count(*) FROM films</sql>", RESULT)
+    assert CoDAReward().formats(with_executors(queried)) == (1.0, 1.0), "a query of a table goes on, as a search does"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_code_reading_counts_tags() -> None:
 
 
 def test_refine_by_hand() -> None:
-    """Eq. 7, 8: texts are joined over executors; whole tokens; yes and no earn nothing."""
+    """Eq. 7, 8: texts are joined over executors; whole tokens; yes, no and unknown earn nothing."""
     split = with_executors(
         context("1.1", "executor", SEARCH, "<refine>directed by Mara</refine><result>x</result>"),
         context("1.2", "executor", SEARCH, "<refine>Quill, it says</refine><result>x</result>"),
@@ -122,6 +124,8 @@ def test_refine_by_hand() -> None:
     yes = replace(part, question=Question("q", "Is it?", ("yes",)))
     yes = replace(yes, trajectories=(context("1.1", "executor", "<refine>yes it is</refine><result>yes</result>"),))
     assert CoDAReward().refined(yes) == 0.0
+    unknown = with_executors(context("1.1", "executor", SEARCH, "<refine>That is unknown.</refine><result>x</result>"))
+    assert CoDAReward().refined(replace(unknown, question=Question("q", "Who?", ("unknown",)))) == 0.0
 
 
 async def test_presets_switch_parts_off() -> None:

@@ -346,7 +346,7 @@ async def test_sub_tasks_of_hira_that_one_turn_calls_together_come_back_in_order
     ("name", "tool", "settings", "limit"),
     [
         ("hira", "call_subtask", {"experts": "search", "memory": False, "subtasks": 1}, "1 sub-tasks"),
-        ("react-tools", "search", {"actions": 1}, "1 actions of agent"),
+        ("react-tools", "search", {"actions": 1}, "1 action of agent"),
     ],
 )
 async def test_calls_of_one_turn_beyond_a_limit_are_told(

@@ -326,7 +326,7 @@ def test_a_step_has_something_for_every_process(tmp_path: Path) -> None:
     recipe = replace(RECIPE, kind="sft", optimiser=replace(RECIPE.optimiser, batch=1))
     unused: Any = None
     run = TrainRun(tmp_path, recipe)
-    with pytest.raises(ConfigError, match=r"1 traces a step .* cannot occupy 2 processes"):
+    with pytest.raises(ConfigError, match=r"1 trace a step .* cannot occupy 2 processes"):
         SFTTrainer(run, unused, unused, unused, unused, (), ranks=SecondOfTwo())
     run.close()
 

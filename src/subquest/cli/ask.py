@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ..english import counted
 from ..errors import UsageError
 from ..events import Event
 from ..output_file import check_output, complete_file
@@ -246,7 +247,7 @@ def _print_answer(episode: Any, *, streamed: bool, likely: str) -> None:
 
 def _print_usage(usage: Any) -> None:
     print(
-        f"  {usage.model_calls} model call{'s' if usage.model_calls != 1 else ''}, "
+        f"  {counted(usage.model_calls, 'model call')}, "
         f"{usage.prompt_tokens + usage.completion_tokens:,} tokens ({usage.cached_tokens:,} cached), "
-        f"{usage.searches} search{'es' if usage.searches != 1 else ''}, {usage.seconds:.1f} s",
+        f"{counted(usage.searches, 'search')}, {usage.seconds:.1f} s",
     )

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..english import counted
 from ..errors import UsageError
 from ..output_file import check_output
 from . import data_organisations, data_questions
@@ -166,10 +167,10 @@ def _convert(args: argparse.Namespace) -> int:
     corpus = ""
     if args.corpus:
         questions, count = write_paragraphs(args.source, questions, args.corpus)
-        corpus = f", their {count} paragraphs to {args.corpus}"
+        corpus = f", their {counted(count, 'paragraph')} to {args.corpus}"
     write_questions(questions, args.out, args.to)
     for message in bad:
         print(message, file=sys.stderr)
-    skipped = f", {len(bad)} rows skipped" if bad else ""
-    print(f"{len(questions)} questions written to {args.out}{corpus}{skipped}", file=sys.stderr)
+    skipped = f", {counted(len(bad), 'row')} skipped" if bad else ""
+    print(f"{counted(len(questions), 'question')} written to {args.out}{corpus}{skipped}", file=sys.stderr)
     return 0

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..english import counted
 from ..errors import UsageError
 from .writer_options import (
     add_set_options,
@@ -65,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
                 "left_out": dict(made.left_out),
             }
             report[split] = found
-            print(f"{args.out / split}: {found['questions']} questions, {found['passages']} passages", file=sys.stderr)
+            counts = f"{counted(len(made.questions), 'question')}, {counted(len(made.passages), 'passage')}"
+            print(f"{args.out / split}: {counts}", file=sys.stderr)
     if args.json:
         print(json.dumps(report))
     else:

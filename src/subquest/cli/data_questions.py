@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..english import counted
 from ..errors import UsageError
 from .writer_options import (
     add_set_options,
@@ -89,7 +90,10 @@ def run(args: argparse.Namespace) -> int:
     }
     for split, count in made.passages.items():
         report[split] = {"questions": len(made.questions[split]), "passages": count}
-        print(f"{args.out / split}: {len(made.questions[split])} questions, {count} passages", file=sys.stderr)
+        print(
+            f"{args.out / split}: {counted(len(made.questions[split]), 'question')}, {counted(count, 'passage')}",
+            file=sys.stderr,
+        )
     if args.json:
         print(json.dumps(report))
     else:

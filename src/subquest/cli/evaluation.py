@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..english import counted
 from ..errors import DataError, UsageError
 from .judge import check_judge
 from .progress import EvaluationProgress
@@ -224,7 +225,7 @@ async def answer_all(
     from ..evaluate.runner import evaluate, jobs_for
 
     if unscored := score_unscored(store):
-        print(f"{unscored} answers of the run had no scores; they are scored now", file=sys.stderr)
+        print(f"{counted(unscored, 'answer')} of the run had no scores: scored now", file=sys.stderr)
     jobs = list(jobs_for(store, datasets, systems))
     store.add_questions(job.question for job in jobs)  # a run that is killed can say what is missing
     total = sum(map(len, datasets.values())) * len(systems)

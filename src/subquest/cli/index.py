@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..english import counted
 from ..errors import UsageError
 from . import transfer
 from .progress import Counter, IngestProgress
@@ -186,8 +187,9 @@ def _ingested(args: argparse.Namespace, index: Index, report: Report) -> int:
         "bytes": report.bytes,
         "seconds": round(report.seconds, 3),
     }
-    words = f"{index.path}: {len(index):,} documents ({', '.join(f'{n:,} {what}' for what, n in counts.items() if n)})"
-    words = words.replace(" ()", "") + f"\n{report.files:,} files read, {report.files_unchanged:,} unchanged"
+    changed = ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
+    words = f"{index.path}: {counted(len(index), 'document')} ({changed})"
+    words = words.replace(" ()", "") + f"\n{counted(report.files, 'file')} read, {report.files_unchanged:,} unchanged"
     if report.files_removed:
         words += f", {len(report.files_removed):,} removed"
     if report.broken:
@@ -238,7 +240,7 @@ def _remove(args: argparse.Namespace) -> int:
     with open_place(args.index) as index:
         removed = index.remove(args.id)
         place = shown(args.index, index)
-        words = f"{place}: {removed} of {len(args.id)} removed, {len(index):,} documents left"
+        words = f"{place}: {removed} of {len(args.id)} removed, {counted(len(index), 'document')} left"
         _print_result(args, {"index": place, "removed": removed, "documents": len(index)}, words)
     return 0 if removed else 1
 
@@ -261,7 +263,9 @@ def _embed(args: argparse.Namespace) -> int:
 
             through = stack.enter_context(RayEncoders(args.ray, args.encoder, workers=args.workers))
         done = _embed_all(index, args.encoder, through)
-        _print_result(args, {"index": str(index.path), "embedded": done}, f"{index.path}: {done:,} passages embedded")
+        _print_result(
+            args, {"index": str(index.path), "embedded": done}, f"{index.path}: {counted(done, 'passage')} embedded"
+        )
     return 0
 
 
@@ -301,8 +305,8 @@ def _verify(args: argparse.Namespace) -> int:
         words += f"\nThe documents are safe in the store; rebuild the rest with: subquest index compact {args.index}"
     elif older:
         words += (
-            f"\n{older:,} documents were stored by an older version, without checksums: whether their text and vectors "
-            f"are what was written cannot be verified. Add checksums with: subquest index compact {args.index}"
+            f"\nAn older version stored {counted(older, 'document')}, without checksums: whether text and vectors are "
+            f"what was written cannot be verified. Add checksums with: subquest index compact {args.index}"
         )
     found = {"index": args.index, "sound": not problems, "problems": problems, "unverified": older}
     _print_result(args, found, words)
@@ -321,7 +325,8 @@ def _compact(args: argparse.Namespace) -> int:
             writer.rebuild(progress)
         writer.compact(progress)
     found = info(folder)
-    words = f"{folder}: {found.documents:,} documents in {found.segments} segments, {found.bytes / 1e6:.1f} MB"
+    segments = counted(found.segments, "segment")
+    words = f"{folder}: {counted(found.documents, 'document')} in {segments}, {found.bytes / 1e6:.1f} MB"
     counts = {"documents": found.documents, "segments": found.segments, "bytes": found.bytes}
     _print_result(args, {"index": args.index, **counts}, words)
     return 0

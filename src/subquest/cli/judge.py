@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..english import counted
 from ..errors import UsageError
 from ..models import find, is_language_model
 
@@ -88,7 +89,9 @@ async def judge_run(store: RunStore, model: str | None, instruction: str | None,
     finally:
         await _close(judge)
     if undecided:
-        print(f"the judge did not decide on {undecided} answers; run again to ask once more", file=sys.stderr)
+        print(
+            f"the judge did not decide on {counted(undecided, 'answer')}; run again to ask once more", file=sys.stderr
+        )
 
 
 def open_judge(model: str, file: Path, **options: Any) -> ModelJudge | RuleJudge:
@@ -105,7 +108,7 @@ def open_judge(model: str, file: Path, **options: Any) -> ModelJudge | RuleJudge
 
 def report_count(what: str) -> Callable[[int], None]:
     """Prints how many answers are done, as often as it is called."""
-    return lambda done: print(f"{what}: {done} answers", file=sys.stderr)
+    return lambda done: print(f"{what}: {counted(done, 'answer')}", file=sys.stderr)
 
 
 async def _answers(args: argparse.Namespace) -> int:
@@ -213,7 +216,7 @@ async def _close(judge: ModelJudge | RuleJudge) -> dict[str, Any]:
         return {}
     await judge.close()
     await judge.engine.close()
-    print(f"judge: {judge.usage.model_calls} model calls, {judge.cached} from the cache", file=sys.stderr)
+    print(f"judge: {counted(judge.usage.model_calls, 'model call')}, {judge.cached} from the cache", file=sys.stderr)
     return {"model": judge.engine.name, "model_calls": judge.usage.model_calls, "cached": judge.cached}
 
 

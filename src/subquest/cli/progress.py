@@ -9,6 +9,7 @@ from collections import Counter as Tally
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ..english import counted
 from .terminal import clipped, is_live, printable
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ class IngestProgress:
         self._line.show(
             (f"[{'#' * full}{'.' * (_BAR - full)}] " if bar else "indexing ")
             + f"{share:4.0%}  {state.bytes / 1e6:,.1f} of {state.bytes_total / 1e6:,.1f} MB  {rate / 1e6:,.1f} MB/s  "
-            + (f"{state.rows:,} rows  " if state.rows else "")
-            + f"{state.passages:,} passages  {state.passages / seconds:,.0f}/s  "
+            + (f"{counted(state.rows, 'row')}  " if state.rows else "")
+            + f"{counted(state.passages, 'passage')}  {state.passages / seconds:,.0f}/s  "
             + (f"{_clock(left)} left  " if rate else "")
             + f"file {min(state.files + 1, state.files_total):,} of {state.files_total:,}"
             + (f"  {printable(state.name)}" if bar else "")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..english import counted
 from ..output_file import check_output, complete_file
 
 
@@ -139,7 +140,7 @@ def _list(args: argparse.Namespace) -> int:
         print(json.dumps({"runs": found}, ensure_ascii=False))
     for run in [] if args.json else found:
         print(
-            f"{run['run']}  {run['created']}  {run['episodes']} episodes"
+            f"{run['run']}  {run['created']}  {counted(run['episodes'], 'episode')}"
             f"{_and_interrupted(run)}  {', '.join(run['systems']) or 'no system yet'}  {run['bytes'] / 1e6:.1f} MB"
             f"{'  ' if run['progress'] else ''}{run['progress']}"
         )
@@ -158,8 +159,9 @@ def _info(args: argparse.Namespace) -> int:
     progress = f", {description['progress']}" if description["progress"] else ""
     print(f"{description['run']}, begun {description['created']}, {description['bytes'] / 1e6:.1f} MB{progress}")
     print(
-        f"  {description['episodes']} episodes{_and_interrupted(description)}, {description['questions']} questions, "
-        f"{description['trajectories']} trajectories, {description['failures']} failures"
+        f"  {counted(description['episodes'], 'episode')}{_and_interrupted(description)}, "
+        f"{counted(description['questions'], 'question')}, {counted(description['trajectories'], 'trajectory')}, "
+        f"{counted(description['failures'], 'failure')}"
     )
     for dataset, systems in description["datasets"].items():
         for system, endings in systems.items():
@@ -197,7 +199,7 @@ def _export(args: argparse.Namespace) -> int:
             # half a run would look like a complete one
             with complete_file(path, replace=False) as scratch, scratch.open("w", encoding="utf-8") as file:
                 episodes = export_run(store, file)
-    print(f"exported {episodes} episodes", file=sys.stderr)
+    print(f"exported {counted(episodes, 'episode')}", file=sys.stderr)
     return 0
 
 
@@ -205,7 +207,7 @@ def _import(args: argparse.Namespace) -> int:
     from ..runs.jsonl import import_run
 
     episodes = import_run(args.file, args.out)
-    print(f"imported {episodes} episodes into {args.out}", file=sys.stderr)
+    print(f"imported {counted(episodes, 'episode')} into {args.out}", file=sys.stderr)
     return 0
 
 
@@ -218,7 +220,7 @@ def _prune(args: argparse.Namespace) -> int:
         raise UsageError("--days must be a number above 0")
     path = Path(args.run or Path(load_config().runs or "runs") / "asked.sqlite")
     done = prune_run(path, time.time() - args.days * 86_400)
-    print(f"{path}: {done.removed} questions removed, {done.kept} kept; {done.bytes / 1e6:.1f} MB smaller")
+    print(f"{path}: {counted(done.removed, 'question')} removed, {done.kept} kept; {done.bytes / 1e6:.1f} MB smaller")
     return 0
 
 
@@ -230,7 +232,7 @@ def _verify(args: argparse.Namespace) -> int:
     result: dict[str, Any] = {"run": str(path), "sound": verdict.sound, "episodes": verdict.episodes}
     result["problems"] = list(verdict.problems)
     result["checked"] = verdict.checked
-    lines = [f"{path}: {'sound' if verdict.sound else 'damaged'}, {verdict.episodes} episodes read in full"]
+    lines = [f"{path}: {'sound' if verdict.sound else 'damaged'}, {counted(verdict.episodes, 'episode')} read in full"]
     lines += [f"  {problem}" for problem in verdict.problems]
     if not verdict.checked:
         lines.append(
@@ -240,7 +242,7 @@ def _verify(args: argparse.Namespace) -> int:
     if args.salvage:
         saved = salvage_run(path, Path(args.salvage))
         result["salvage"] = {"run": args.salvage, "episodes": saved.episodes, "lost": list(saved.lost)}
-        lines.append(f"saved {saved.episodes} episodes to {args.salvage}")
+        lines.append(f"saved {counted(saved.episodes, 'episode')} to {args.salvage}")
         lines += [f"  lost: {what}" for what in saved.lost]
     print(json.dumps(result, ensure_ascii=False) if args.json else "\n".join(lines))
     return 0 if verdict.sound or args.salvage else 1

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..english import counted
 from ..errors import UsageError
 from ..output_file import check_output, complete_file
 
@@ -139,7 +140,7 @@ def _train(args: argparse.Namespace, opened: Callable[[], Progress], until: floa
         _report(f"skipped: {', '.join(t.name for t in wanted if t.needs_minilm)}: {problem}")
         wanted = [t for t in wanted if not t.needs_minilm]
     if short := train_now(progress, wanted):
-        _report(f"{len(short)} trainings are not finished: {', '.join(short)}")
+        _report(f"{counted(len(short), 'training')} not finished: {', '.join(short)}")
     return len(short)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
+from ..english import counted
 from ..errors import UsageError
 from ..output_file import check_output, complete_file
 from .progress import Counter
@@ -52,7 +53,7 @@ def export(args: argparse.Namespace) -> int:
             return 0
         with _whole(Path(args.out)) as file:
             count = write(index, file, plain=not args.vectors, progress=counter.advance)
-    words = f"{args.out}: {count:,} documents"
+    words = f"{args.out}: {counted(count, 'document')}"
     print(json.dumps({"file": args.out, "documents": count}) if args.json else words)
     return 0
 
@@ -113,6 +114,6 @@ def _copy(args: argparse.Namespace, source: Source, total: int | None) -> int:
         changes = copy_all(source, target, progress=counter.advance)
         place, count = shown(args.out, target), len(target)
     found = {"added": changes.added, "updated": changes.updated, "unchanged": changes.unchanged}
-    words = f"{place}: {count:,} documents ({changes.added:,} added, {changes.unchanged:,} unchanged)"
+    words = f"{place}: {counted(count, 'document')} ({changes.added:,} added, {changes.unchanged:,} unchanged)"
     print(json.dumps({"index": place, "documents": count, **found}) if args.json else words)
     return 0

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+from ..english import counted
 from ..events import Event
 from ..record import support_note
 from .terminal import Paint, clipped, is_live, printable
@@ -122,7 +123,7 @@ class EpisodeTree:
                     yield from (f"{paint(below, '2')}{' ' * len(item.kind)}  {more}" for more in rest)
                     continue
                 seconds = self.now - item.began if item.seconds is None else item.seconds
-                cost = paint(f"   {item.turns} turns, {item.tokens} tokens, {seconds:.1f} s", "2")
+                cost = paint(f"   {counted(item.turns, 'turn')}, {counted(item.tokens, 'token')}, {seconds:.1f} s", "2")
                 yield f"{stem}{paint(item.role, STYLES.get(item.role, '1'))}  {item.task}{cost}"
                 yield from grow(item.items, below)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..english import counted
 from ..errors import UsageError
 from ..output_file import check_output
 from .writer_options import add_writer_options, check_writer_options, finish, open_writer, seconds_of
@@ -135,12 +136,18 @@ def _make(args: argparse.Namespace) -> int:
     files = [str(p) for form in forms for p in export_world(args.out, form)]
     if written.questions < recipe.questions:
         short = recipe.questions - written.questions
-        print(f"{short} questions of these types and hops could not be found: allow more articles", file=sys.stderr)
+        print(
+            f"{counted(short, 'question')} of these types and hops could not be found: allow more articles",
+            file=sys.stderr,
+        )
     if args.json:
         counts = {"articles": written.articles, "questions": written.questions}
         print(json.dumps({"folder": str(args.out), **counts, "forms": files}))
     else:
-        print(f"{args.out}: {written.articles} articles, {written.questions} questions", file=sys.stderr)
+        print(
+            f"{args.out}: {counted(written.articles, 'article')}, {counted(written.questions, 'question')}",
+            file=sys.stderr,
+        )
     return 0 if written.questions == recipe.questions else 1
 
 
@@ -155,9 +162,9 @@ def _check(args: argparse.Namespace) -> int:
     else:
         for problem in report.problems:
             print(problem, file=sys.stderr)
-        verdict = "sound" if report.sound else f"{len(report.problems)} problems"
-        counts = f"{report.articles} articles, {report.facts} facts, {report.questions} questions"
-        print(f"{args.folder}: {counts}: {verdict}", file=sys.stderr)
+        verdict = "sound" if report.sound else counted(len(report.problems), "problem")
+        counts = f"{counted(report.articles, 'article')}, {counted(report.facts, 'fact')}"
+        print(f"{args.folder}: {counts}, {counted(report.questions, 'question')}: {verdict}", file=sys.stderr)
     return 0 if report.sound else 1
 
 
@@ -176,7 +183,7 @@ def _sample(args: argparse.Namespace) -> int:
     for article in articles:
         print(f"## {article.title}\n{article.text}\n")
     for q in questions:
-        print(f"[{q.type}, {q.hops} hops] {q.question}\n  answer: {'; '.join(q.answers or ['none'])}")
+        print(f"[{q.type}, {counted(q.hops or 1, 'hop')}] {q.question}\n  answer: {'; '.join(q.answers or ['none'])}")
         for n, step in enumerate(q.decomposition, 1):
             print(f"  {n}. {step.question} -> {step.answer} ({step.support})")
         print()
@@ -189,7 +196,7 @@ def _site(args: argparse.Namespace) -> int:
     site = Site.open(args.folder)
     if args.write is not None:
         count = site.write(args.write)
-        print(f"{args.write}: {count} files", file=sys.stderr)
+        print(f"{args.write}: {counted(count, 'file')}", file=sys.stderr)
         return 0
     with serve(site, args.port) as url:
         print(f"{url} (Ctrl-C stops)", file=sys.stderr)
@@ -270,7 +277,10 @@ def _retell(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(report))
     else:
-        print(f"{made.articles} articles and {made.questions} questions retold in {args.out}", file=sys.stderr)
+        print(
+            f"{counted(made.articles, 'article')} and {counted(made.questions, 'question')} retold in {args.out}",
+            file=sys.stderr,
+        )
         for reason, count in sorted(made.refused.items()):
             print(f"{count:>7}  {reason}")
     return 0

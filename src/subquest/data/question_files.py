@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from ..english import counted
 from ..errors import DataError, MissingDependency, UsageError
 from ..input_file import check_input, parse_json
 from ..readers.tables import csv_rows
@@ -138,7 +139,7 @@ def _table(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:
     names = [name.strip() for name in next(rows, (0, []))[1]]
     for number, cells in rows:
         if any(map(str.strip, cells[len(names) :])):
-            problem = f"{len(cells)} cells, where the first row has {len(names)}"
+            problem = f"{counted(len(cells), 'cell')}, where the first row has {len(names)}"
             yield number, DataError(f"{problem}; put a text that holds {delimiter!r} into quotation marks")
         elif cells:
             yield number, dict(zip(names, cells + [None] * (len(names) - len(cells)), strict=False))

@@ -37,7 +37,7 @@ def draw_passages(documents: Iterable[Document], seed: int) -> list[str]:
             files[str(document.meta.get("file") or document.id)].append(document.id)
     if not files:
         raise DataError(
-            f"none of the {count} passages has {LEAST_WORDS} words" if count else "the collection has no passages"
+            f"no passage has {LEAST_WORDS} words (of {count})" if count else "the collection has no passages"
         )
     stream = RandomStream(seed, "passages")
     return list(_in_turn([stream.shuffled(ids) for ids in stream.shuffled(list(files.values()))]))

@@ -22,6 +22,7 @@ from ..codec import Record
 from ..data.journal import append_to_journal, read_journal, run_workers
 from ..data.self_instruct import ask, holds
 from ..engine.interface import Engine, Sampling
+from ..english import counted
 from ..errors import UsageError
 from ..metrics import normalize
 from ..record import Document, Question, Step
@@ -338,8 +339,8 @@ def _useless(written: Sequence[Written]) -> str:
         reasons.update(one.refused)
     told = ", ".join(f"{reason.partition(': ')[2]} ({n})" for reason, n in reasons.most_common(3))
     return (
-        f"the model wrote no question of use about {len(written)} passages: {told or 'it wrote none'}; try a larger "
-        "instruct model, or look at what it writes with: subquest ask --system direct"
+        f"the model wrote no question of use about {counted(len(written), 'passage')}: {told or 'it wrote none'}; "
+        "try a larger instruct model, or look at what it writes with: subquest ask --system direct"
     )
 
 

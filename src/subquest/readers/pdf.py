@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
+from ..english import counted
 from ..errors import DataError, MissingDependency
 from .part import Part, Place, row_of
 from .pdf_tables import tables_of
@@ -58,7 +59,9 @@ def read_pdf(file: BinaryIO, recognise: Recognise | None = None) -> Iterator[Par
                 yield part._replace(title=title)
                 title = ""
         if wrong:
-            raise DataError(wrong[0] + (f" (nor can {len(wrong) - 1} other pages)" if len(wrong) > 1 else ""))
+            raise DataError(
+                wrong[0] + (f" (nor can {counted(len(wrong) - 1, 'other page')})" if len(wrong) > 1 else "")
+            )
     finally:
         document.close()
 

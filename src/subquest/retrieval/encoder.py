@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..address import Address, checked_address, checked_key, checked_url
 from ..codec import utf8
+from ..english import counted
 from ..errors import MissingDependency, SearchError, SearchRefused, UsageError
 from .json_server import JsonServer
 
@@ -259,7 +260,9 @@ class Endpoint:
         except (KeyError, TypeError) as error:
             raise SearchError(f"{self.spec.url}/embeddings returned an unknown format: {error!r}") from error
         if len(rows) != len(texts):
-            raise SearchError(f"{self.spec.url}/embeddings returned {len(rows)} vectors for {len(texts)} texts")
+            raise SearchError(
+                f"{self.spec.url}/embeddings returned {counted(len(rows), 'vector')} for {counted(len(texts), 'text')}"
+            )
         return rows
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..address import checked_address, is_loopback
 from ..codec import utf8
+from ..english import counted
 from ..errors import SearchError, UsageError
 from ..masking import mask, masked
 from ..record import Hit
@@ -83,7 +84,9 @@ class RemoteSearch(Retrievers):
         except (ValueError, KeyError, TypeError, RecursionError):
             raise SearchError(f"{self.url} answered without a `result`: {mask(reply.text)[:200]}") from None
         if not isinstance(result, list) or len(result) != len(queries):
-            raise SearchError(f"{self.url} answered {len(queries)} queries with a `result` of a different length")
+            raise SearchError(
+                f"{self.url} answered {counted(len(queries), 'query')} with a `result` of a different length"
+            )
         return [self._hits(found, k) for found in result]
 
     def _client(self) -> httpx2.AsyncClient:

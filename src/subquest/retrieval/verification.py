@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import checksums
+from ..english import counted
 from ..errors import DamagedIndex, SearchError
 from . import checks, store
 from .checks import document_checks, vector_check
@@ -98,7 +99,7 @@ def _check_rows(
             wrong.append(row[0])
     wrong += [n for (n,) in db.execute(f"SELECT number FROM {other} WHERE number NOT IN (SELECT number FROM {table})")]
     if wrong:
-        yield f"{len(wrong)} {table} are not what was written ({_some(wrong)})"
+        yield f"{counted(len(wrong), table[:-1])} not as written ({_some(wrong)})"
 
 
 def _document(row: tuple[Any, ...]) -> bool:
@@ -139,16 +140,16 @@ def _check_segments(folder: Path, db: sqlite3.Connection) -> list[str]:
         if numbers and (min(numbers) < first or max(numbers) > last):
             problems.append(f"segment {name}: holds documents outside of {first} to {last}")
         if covered & numbers:
-            problems.append(f"segment {name}: {len(covered & numbers)} documents stand in another segment too")
+            problems.append(f"segment {name}: {counted(len(covered & numbers), 'document')} also in another segment")
         covered |= numbers
     stored = {number for (number,) in db.execute("SELECT number FROM documents WHERE number <= ?", (published,))}
     for what, wrong in (
-        ("documents cannot be found: no segment has them", stored - covered),
-        ("documents are marked as removed, but are stored", stored & removed),
-        ("documents can be found, but are not stored", covered - removed - stored),
+        ("in no segment, so that search cannot find them", stored - covered),
+        ("marked as removed, but stored", stored & removed),
+        ("in a segment, but not stored", covered - removed - stored),
     ):
         if wrong:
-            problems.append(f"{len(wrong)} {what} ({_some(wrong)})")
+            problems.append(f"{counted(len(wrong), 'document')} {what} ({_some(wrong)})")
     twice = db.execute(
         "SELECT id FROM documents WHERE number <= ? GROUP BY id HAVING count(*) > 1 LIMIT 5", (published,)
     ).fetchall()
@@ -199,7 +200,7 @@ def _check_vectors(
             if number in stored and stored[number] != content[place : place + 2 * width]:
                 wrong.add(number)
     if wrong:
-        problems.append(f"vectors {path.name}: {len(wrong)} vectors are not those of the store")
+        problems.append(f"vectors {path.name}: {counted(len(wrong), 'vector')} not as in the store")
     companion = path.with_suffix(".ann")
     if not companion.exists():
         if companion.name in recorded:

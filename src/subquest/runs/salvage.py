@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checksums import log_problem
+from ..english import counted
 from ..errors import DataError, UsageError
 from .file import APPLICATION_ID, PAGE_SIZE, SCHEMA_VERSION, create_file, run_path
 from .jsonl import FORMAT, Entry, episode_entry, run_entries, write_entries
@@ -159,7 +160,7 @@ class _Rescue:
                 continue
             parts["event"].pop(episode.id, None)
             if len(episode.events) != events:
-                self.lost.append(f"{events - len(episode.events)} events of episode {name}")
+                self.lost.append(f"{counted(events - len(episode.events), 'event')} of episode {name}")
             if not (isinstance(attempt, int) and isinstance(added, float)):
                 self.lost.append(f"attempt number and time of episode {name}")
                 attempt, added = 0, 0.0

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..english import counted
 from ..errors import EngineError
 from ..limits import Limits
 from ..protocol import fence
@@ -171,10 +172,10 @@ async def reason(
             turn = await context.write()
             found = calls(turn, *known)
             if found and actions >= turns:
-                raise LimitReached(f"{turns} actions of {role}")
+                raise LimitReached(f"{counted(turns, 'action')} of {role}")
             if found:
                 if left_out := "; ".join(content for _, content in found[turns - actions :]):
-                    run.events.emit("limit", context.id, what=f"{turns} actions of {role}", message=left_out)
+                    run.events.emit("limit", context.id, what=f"{counted(turns, 'action')} of {role}", message=left_out)
                 found = found[: turns - actions]
                 silent, actions = 0, actions + len(found)
                 called = [known[tag] for tag, _ in found]

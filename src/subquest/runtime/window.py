@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..engine import Engine, Message, Mode
+from ..english import counted
 from ..record import Document
 
 NOTHING_FOUND = "No documents were found."
@@ -106,7 +107,7 @@ class Transcript:
             forgotten, freed = forgotten + 1, freed + max(1, length // 4)
         if not removed and not forgotten:
             return ""
-        return f"{removed} documents" + (f" and {forgotten} turns" if forgotten else "")
+        return counted(removed, "document") + (f" and {counted(forgotten, 'turn')}" if forgotten else "")
 
     def _forget_turn(self) -> int:
         """Remove the oldest turn and what was told after it; returns their length, 0 if only the newest is left."""

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..english import counted
 from .replies import Problem, problem_reply
 from .settings import Settings
 
@@ -79,9 +80,10 @@ class AccessControl:
         if scope["method"] == "POST" and (path in ASKING or _AGAIN.fullmatch(path)):
             client = scope.get("client") or ("", 0)
             if wait := self._rate.take(client[0]):
+                most = counted(self._settings.asks_per_minute, "question")
                 raise Problem(
                     429,
-                    f"more than {self._settings.asks_per_minute} questions a minute; try again in {wait:.0f} s",
+                    f"more than {most} a minute; try again in {wait:.0f} s",
                     code="rate_limit",
                     headers={"Retry-After": f"{wait:.0f}"},
                 )

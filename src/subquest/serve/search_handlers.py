@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..citation import place_in
+from ..english import counted
 from ..errors import DataError
 from ..record import Document, Hit
 from ..retrieval.corpus import from_object
@@ -169,7 +170,7 @@ async def _search(state: State, index: str, queries: Sequence[str], k: int) -> l
 def _checked_search(state: State, name: str, queries: Sequence[str], k: int) -> Search:
     """The search that a request names; its queries are counted."""
     if len(queries) * k > MAX_HITS:
-        asked = f"{len(queries):,} queries with {k:,} documents each"
+        asked = f"{counted(len(queries), 'query')} with {counted(k, 'document')} each"
         raise Problem(413, f"{asked} are more than the {MAX_HITS:,} documents of one reply; send several requests")
     search = state.agents.indexes.get(name)
     if search is None:

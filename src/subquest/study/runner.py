@@ -20,6 +20,7 @@ from typing import Any
 
 from ..assemble import Resources, build_agent
 from ..data.gold_plans import gold_plan
+from ..english import counted
 from ..errors import EngineError, SubquestError
 from ..evaluate.runner import Job
 from ..evaluate.runner import evaluate as run_jobs
@@ -88,7 +89,7 @@ def answer_study(
     ready = prepare_all([p for found in parts.values() for p in found], setup.cache, report)
     units = open_units(progress, variants, parts, ready)
     asked = sum(len(unit.left) for unit in units if unit.whole is None)
-    report(f"{len(units)} units to answer, {asked} questions")
+    report(f"{counted(len(units), 'unit')} to answer, {counted(asked, 'question')}")
     recorder = Recorder(progress, units, report)
     for unit in (u for u in units if not u.left):  # a whole set that was cut off had answered it
         recorder.keep(unit, {})

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..engine.torch.architecture import Architecture
+from ..english import counted
 from ..errors import UsageError
 from .lora import MERGED_UP_TO
 from .recipe import Recipe
@@ -222,7 +223,7 @@ def table(cost: Cost, gpus: int) -> str:
     gib = 1 << 30
     return "\n".join(
         (
-            f"a step on {gpus} GPU{'s' if gpus > 1 else ''}",
+            f"a step on {counted(gpus, 'GPU')}",
             f"  tokens     {cost.tokens:>14,.0f}  of which written {cost.written:,.0f}",
             f"  memory     {(cost.weights + cost.engine + cost.activations) / gib:>10.1f} GiB a GPU, the cache on top:"
             f" policy {cost.weights / gib:.1f}, engine {cost.engine / gib:.1f},"

@@ -17,6 +17,7 @@ from .. import assemble
 from ..assemble.tools import open_tools
 from ..engine.torch.engine import TorchEngine
 from ..engine.torch.loader import Source
+from ..english import counted
 from ..errors import UsageError
 from ..evaluate.fingerprint import of_adapter, of_index
 from ..record import Document
@@ -108,7 +109,7 @@ async def train(
         if missing := len(kept) - len(scored):
             say(f"training questions without a gold {'plan' if plans else 'answer'} are left out: {missing}")
         training = draw_sample(scored, recipe.sample, recipe.seed)
-        say((f"{len(training)} training and " if rl else "") + f"{len(dev.questions)} dev questions")
+        say((f"{len(training)} training and " if rl else "") + counted(len(dev.questions), "dev question"))
         say(f"training on {torch.cuda.get_device_name(place) if place.type == 'cuda' else _without_gpu()}")
         documents = merge_documents({d.id: d for d in material.documents}, dev.documents, "dev")
         for id in dev.withheld | material.withheld:
@@ -146,8 +147,8 @@ async def train(
             trainer = SFTTrainer(run, policy, engine, greedy, traces, dev.questions, watch=watch, ranks=ranks)
             if trainer.steps < o.steps:
                 say(
-                    f"{trainer.steps} steps, not {o.steps}: {o.epochs:g} passes over {len(traces)} traces, {o.batch} a "
-                    "step, are no more; for a longer run raise optimiser.epochs"
+                    f"{counted(trainer.steps, 'step')}, not {o.steps}: optimiser.epochs = {o.epochs:g}, over "
+                    f"{counted(len(traces), 'trace')}, {o.batch} a step; for a longer run raise optimiser.epochs"
                 )
         else:
             system = make_system(recipe, models, search, temperature=recipe.rollout.temperature, tools=tools)
@@ -155,8 +156,8 @@ async def train(
             asked = o.steps * recipe.rollout.questions
             if training and asked > len(training):
                 say(
-                    f"{o.steps} steps ask {asked} questions, and there are {len(training)}: each is asked about "
-                    f"{asked / len(training):.1f} times"
+                    f"{counted(o.steps, 'step')} with {counted(asked, 'question')}, and there are {len(training)}: "
+                    f"each is asked about {asked / len(training):.1f} times"
                 )
             reward, judge = make_reward(recipe, run.folder / "verdicts.sqlite")
             if judge is not None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..english import counted
 from ..errors import ConfigError
 from ..record import Episode, Question
 from ..rewards import RewardFunction
@@ -53,7 +54,9 @@ class RLTrainer(Trainer):
     ) -> None:
         recipe, o = run.recipe, run.recipe.optimiser
         if recipe.rollout.questions < ranks.size:
-            raise ConfigError(f"{recipe.rollout.questions} questions a step cannot occupy {ranks.size} processes")
+            raise ConfigError(
+                f"{counted(recipe.rollout.questions, 'question')} a step cannot occupy {ranks.size} processes"
+            )
         self.plans = bool(getattr(system.settings, "plan_only", False))
         """Whether plans are written and nothing is answered (APEX's plan training)."""
         evaluator = Evaluator(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from ..english import counted
 from ..errors import ConfigError
 from ..record import Question
 from ..runtime.system import System
@@ -39,7 +40,9 @@ class SFTTrainer(Trainer):
     ) -> None:
         recipe, o = run.recipe, run.recipe.optimiser
         if o.batch < ranks.size:
-            raise ConfigError(f"{o.batch} traces a step (optimiser.batch) cannot occupy {ranks.size} processes")
+            raise ConfigError(
+                f"{counted(o.batch, 'trace')} a step (optimiser.batch) cannot occupy {ranks.size} processes"
+            )
         self.traces = traces
         chosen = draw_sample(range(len(traces)), recipe.sample, recipe.seed)
         steps = math.ceil(min(o.steps, o.epochs * len(chosen) / o.batch))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..codec import checked, to_dict
+from ..english import counted
 from ..errors import DataError
 from ..output_file import complete_file
 from ..record import Episode
@@ -59,7 +60,7 @@ class TraceSet:
     @property
     def in_words(self) -> str:
         """`24 gold traces (coda 16, rag 8)`."""
-        return f"{len(self):,} gold {'trace' if len(self) == 1 else 'traces'} ({counts_in_words(self.made_by)})"
+        return f"{counted(len(self), 'gold trace')} ({counts_in_words(self.made_by)})"
 
     def counts_by_name(self) -> dict[str, Any]:
         """How much there is to learn from, for people."""

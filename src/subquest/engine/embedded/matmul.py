@@ -3,26 +3,25 @@
 The wheel's llama.cpp is compiled for any machine of its architecture and leaves the dot-product instructions of newer
 CPUs unused. `matmul.c` uses them, and llama.cpp calls it in place of its own kernel. Without it (a CPU without these
 instructions, no library in the wheel and no compiler, SUBQUEST_CPU_KERNEL=off) everything runs as before, slower.
-On x86-64 it has been compiled but not run yet, so there it needs SUBQUEST_CPU_KERNEL=on.
+For CPUs with AVX-VNNI but no AVX-512 it has been compiled but not run yet, so there it needs SUBQUEST_CPU_KERNEL=on.
 """
 
 from __future__ import annotations
 
 import ctypes as c
 import os
-import platform
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from ...c_libraries import MATMUL, cpu_features
+from ...c_libraries import MATMUL, CLibrary, cpu_features
 from .llama_cpp import Library, open_library
 
 SWITCH = "SUBQUEST_CPU_KERNEL"
-TRIED = ("aarch64", "arm64")
-"""Architectures on which the kernel runs without being asked for."""
+TRIED = ("asimddp", "avx512_vnni")
+"""Instructions with which the kernel runs without being asked for."""
 
 
 class Kernel:
@@ -63,7 +62,13 @@ class Kernel:
 
 
 def switched_off() -> bool:
-    return os.environ.get(SWITCH, "on" if platform.machine() in TRIED else "off") == "off"
+    found = _for_this_cpu()
+    return os.environ.get(SWITCH, "on" if found is None or found.feature in TRIED else "off") == "off"
+
+
+def _for_this_cpu() -> CLibrary | None:
+    features = cpu_features()
+    return next((library for library in MATMUL if library.feature in features), None)
 
 
 def status() -> tuple[bool, str, str]:
@@ -73,7 +78,7 @@ def status() -> tuple[bool, str, str]:
     kernel = install(open_library())
     if isinstance(kernel, Kernel):
         return True, f"{kernel.name}, in place of llama.cpp's own", ""
-    here = any(library.feature in cpu_features() for library in MATMUL)
+    here = _for_this_cpu() is not None
     return not here, f"llama.cpp's own: {kernel}", "apt-get install gcc, or install a wheel" if here else ""
 
 
@@ -82,8 +87,7 @@ def install(opened: Library) -> Kernel | str:
     """Put the kernel into an opened llama.cpp; the reason if that is not possible."""
     if opened.build != "xllamacpp":
         return f"{opened.build} is compiled for this CPU"
-    features = cpu_features()
-    found = next((library for library in MATMUL if library.feature in features), None)
+    found = _for_this_cpu()
     if found is None:
         return "this CPU has no dot-product instructions that Subquest knows"
     path, reason = found.ready()

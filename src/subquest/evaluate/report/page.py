@@ -8,6 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from ...english import counted
 from ...plots import COLOURS, DARK_COLOURS, palette
 from ...record import Episode, Trajectory
 from ..result_table import less_is_better
@@ -288,7 +289,7 @@ def _context(depth: int, trajectory: Trajectory) -> str:
     usage = trajectory.usage
     return (
         f'<div class="context" style="--depth:{min(depth, 6)}"><h4>{escape(trajectory.role)} '
-        f"<small>{escape(_cut(trajectory.task, 200))} · {usage.model_calls} calls, longest context "
+        f"<small>{escape(_cut(trajectory.task, 200))} · {counted(usage.model_calls, 'call')}, longest context "
         f"{usage.peak_context:,}, {escape(trajectory.stop_reason)}</small></h4>{''.join(turns)}</div>"
     )
 
@@ -308,7 +309,8 @@ def _settings(content: Content) -> str:
 def _lead(content: Content) -> str:
     questions = len({(e.row.dataset, e.row.question.id) for e in content.entries})
     models = list(dict.fromkeys(str(s.get("model", "")) for s in content.settings.values() if s.get("model")))
-    text = f"{len(content.systems)} systems, {questions:,} questions, {len(content.entries):,} episodes"
+    text = f"{counted(len(content.systems), 'system')}, {counted(questions, 'question')}, "
+    text += counted(len(content.entries), "episode")
     return escape(text + (f"; model {', '.join(models)}" if models else ""))
 
 

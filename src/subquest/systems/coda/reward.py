@@ -21,10 +21,10 @@ from ...rewards import Reward, RewardFunction, shared, written_answer
 
 ACTIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "planner": (("task",), ("answer",)),
-    "executor": (("search", "task"), ("result", "answer")),
+    "executor": (("search", "sql", "task"), ("result", "answer")),
 }
 """By role: the tags that go on, and the tags that end. The paper's executor ends with `<result>`, the code's with
-`<answer>`; a nested one also hands out tasks."""
+`<answer>`; one that finds rows of a table may query the table, and a nested one also hands out tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,10 @@ class CoDAReward:
         return _mean(planners), _mean(executors)
 
     def refined(self, episode: Episode) -> float:
-        """1 if the refine texts contain a gold answer. Yes and no occur in any text, so they earn nothing."""
+        """1 if the refine texts contain a gold answer. Yes and no occur in any text, and no document says that
+        something is unknown, so they earn nothing."""
         golds = episode.question.answers
-        if is_yes_no(golds):
+        if is_yes_no(golds) or episode.question.unanswerable:
             return 0.0
         texts = [refine_text(t) for t in episode.by_role("executor")]
         if self.reading == "paper":
