@@ -335,9 +335,7 @@ async def test_a_greedy_turn_that_loops_is_cut(
 
 
 def test_a_sentence_that_comes_up_again_is_no_loop() -> None:
-    sentence = (
-        "The board met in the old mill on Tuesday and decided nothing at all, as the minutes of its secretary say. "
-    )
+    sentence = "The board met in the old mill on Tuesday and decided nothing at all, as the minutes of the clerk say. "
     between = "".join(f"Then matter {n} was discussed and put off. " for n in range(12))
     apart = "".join(f"{sentence * 2}{between}" for _ in range(5))
     for text, loops in ((sentence * 9, True), (apart + sentence * 2, False), (sentence * 4, False)):
