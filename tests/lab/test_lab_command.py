@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,13 +13,15 @@ from pathlib import Path
 
 import pytest
 import run as lab
+import torch
+from safetensors.torch import load_file
 
 from subquest.runs import RunStore
 from subquest.study import find_study, read_study
 from subquest.study.page import Page
 from subquest.study.results import Results
 from subquest.study.stamps import known_as
-from subquest.study.training import adapter_of, folder_of, last_step, open_progress
+from subquest.study.training import adapter_of, curves_of, folder_of, last_step, open_progress
 
 from ..study.small_study import BOOK, write_small_study
 
@@ -56,6 +59,16 @@ def small(tmp_path: Path) -> Path:
     folder.mkdir()
     write_small_study(folder)
     return folder
+
+
+def unpack(back: Path, store: Path) -> None:
+    """As the README says."""
+    with tarfile.open(back / "results.tar.xz") as tar:
+        tar.extractall(store, filter="data")
+    for first in back.glob("*.tar.00"):
+        pieces = sorted(back.glob(f"{first.stem}.*"))
+        with tarfile.open(fileobj=io.BytesIO(b"".join(piece.read_bytes() for piece in pieces))) as tar:
+            tar.extractall(store, filter="data")
 
 
 def opened(*options: object) -> lab.Lab:
@@ -105,26 +118,16 @@ def test_the_claims_take_less_than_three_hours(tmp_path: Path, capsys: pytest.Ca
     assert int(left[1]) < 180
 
 
-def test_a_training_is_begun_where_it_fits(small: Path, tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    made = opened(small, "--store", store, "--minutes", "10")
-    began = [part.name for _ in range(3) if (part := made._next()) is not None]
-    assert began == ["CoDA", "rl"]
-    study = read_study(small)
-    rl = study.trainings["rl"]
-    steps = {"seconds": [(1, 150.0), (2, 250.0)]}  # a machine that is slower than the estimates
-    Results(store / "results").keep_training("rl", known_as(study, rl), "", steps)
+def test_parts_are_begun_while_there_is_time(small: Path, tmp_path: Path) -> None:
+    def begun(seconds: float) -> list[str]:
+        made = opened(small, "--store", tmp_path / "store", "--minutes", "10", "--at-once", "2")
+        made.end += seconds - 600
+        return [part.name for _ in range(3) if (part := made._next()) is not None]
 
-    def begun(minutes: str, passed: float = 0.0) -> bool:
-        made = opened(small, "--store", store, "--minutes", minutes, "--only", "rl")
-        made.end -= passed
-        return made._next() is not None
-
-    training, answers = 3 * 200 + made.seconds.start, 2 * made.seconds.question["other"] + made.seconds.start
-    assert not begun("10")
-    assert begun(str((training + answers - 1) / 60))  # no stretch is long enough for both
-    assert begun("12")
-    assert not begun("12", passed=720 - training - answers + 1)  # in the next one both fit
+    start = opened(small).seconds.start
+    assert begun(lab.TRAINING_SECONDS + 60) == ["CoDA", "rl"]
+    assert begun(lab.TRAINING_SECONDS - 1) == ["CoDA"]  # answers may be cut off at any time
+    assert begun(start - 1) == []
 
 
 def test_adapters_are_taken_home_in_pieces_while_rows_need_them(
@@ -137,14 +140,10 @@ def test_adapters_are_taken_home_in_pieces_while_rows_need_them(
     (adapter / "adapter_model.safetensors").write_bytes(os.urandom(50_000))
     Results(store / "results").keep_training("rl", known_as(study, study.trainings["rl"]), "x", {})
     opened(small, "--store", store, "--pack", back)._pack()
-    name = adapter.parent.name
-    pieces = sorted(back.glob(f"{name}.tar.*"))
+    pieces = sorted(back.glob(f"{adapter.parent.name}-adapter.tar.*"))
     assert len(pieces) > 2
     assert all(file.stat().st_size <= 20_000 for file in pieces)
-    with tarfile.open(fileobj=io.BytesIO(b"".join(piece.read_bytes() for piece in pieces))) as tar:
-        tar.extractall(there, filter="data")
-    with tarfile.open(back / "results.tar.xz") as tar:
-        tar.extractall(there, filter="data")
+    unpack(back, there)
     moved = there / adapter.relative_to(store) / "adapter_model.safetensors"
     assert moved.read_bytes() == (adapter / "adapter_model.safetensors").read_bytes()
     progress = open_progress(study, Results(there / "results"), there / "runs")
@@ -210,3 +209,24 @@ def test_a_killed_store_goes_on_elsewhere_to_the_same_table(
     assert lab.main([*options, "--store", str(tmp_path / "once"), "--at-once", "2"]) == 0
     assert page(there) == page(tmp_path / "once")
     assert "not yet measured" not in page(there)
+
+    # what a stretch that ended after its first step leaves behind, taken elsewhere
+    once, cut, far = folder_of(study, training, tmp_path / "once" / "runs"), tmp_path / "cut", tmp_path / "far"
+    first = folder_of(study, training, cut / "runs") / "checkpoints" / "step-000001"
+    shutil.copytree(once / "checkpoints" / "step-000001", first)
+    figures = Results(tmp_path / "once" / "results").training("rl", known_as(study, training))["figures"]
+    Results(cut / "results").keep_training(
+        "rl", known_as(study, training), "", {name: made[:1] for name, made in figures.items()}
+    )
+    assert lab.main([*options[:5], "--store", str(cut), "--pack", str(tmp_path / "cut-back")]) == 0
+    unpack(tmp_path / "cut-back", far)
+    packed = far / first.relative_to(cut)
+    assert sum(f.stat().st_size for f in packed.iterdir()) < 0.8 * sum(f.stat().st_size for f in first.iterdir())
+    assert lab.main([*options, "--store", str(far), "--only", "rl"]) == 0
+    made = Results(far / "results").training("rl", known_as(study, training))["figures"]
+    assert [step for step, _ in made["reward"]] == [1, 2, 3]
+    gone_on = folder_of(study, training, far / "runs")
+    assert set(curves_of(gone_on)["reward"]) == {2, 3}  # the first step was not made again
+    adapters = [folder / "adapter" / "adapter_model.safetensors" for folder in (once, gone_on)]
+    for name, tensor in load_file(adapters[0]).items():
+        assert torch.allclose(tensor, load_file(adapters[1])[name], atol=1e-4)

@@ -29,7 +29,7 @@ from subquest.input_file import read_toml
 from subquest.study import Study, Training, Variant, find_study, read_study
 from subquest.study.results import Progress, Results
 from subquest.study.stamps import known_as
-from subquest.study.training import adapter_of, curves_of, folder_of, open_progress
+from subquest.study.training import curves_of, folder_of, last_step, open_progress
 
 FIRST = ("CoDA", "peco", "autorefine", "peco-2", "autorefine-2", "HiRA")
 """The most wanted parts: the hierarchy and PECO with two seeds, then HiRA."""
@@ -39,6 +39,8 @@ PIECE = 15_000_000
 """Bytes of a file that is taken home, at most."""
 PACK_SECONDS = 60.0
 """Between two packings while parts are carried out."""
+TRAINING_SECONDS = 180.0
+"""Left, for a training to be begun or gone on with."""
 TRAININGS = 2
 """Trainings at once: an update of 12,288 tokens takes 32 GB at 1.5B, and the contexts need the rest of 140 GB."""
 MEMORY = 0.3
@@ -50,7 +52,6 @@ class Seconds(Record):
 
     start: float
     document: float
-    beside: float
     step: dict[str, float]
     question: dict[str, float]
     size: dict[str, float]
@@ -186,7 +187,8 @@ class Lab:
             kept = progress.results.training(like.name, known_as(progress.study, like)).get("figures", {})
             took += [seconds for _, seconds in kept.get("seconds") or self._made(like, progress)]
         step = mean(took) if took else self._estimate(self.seconds.step, kind)
-        return float(training.setting("optimiser.steps") * step)
+        made = last_step(folder_of(progress.study, training, self.store / "runs"))
+        return float((training.setting("optimiser.steps") - made) * step)
 
     def _made(self, training: Training, progress: Progress) -> list[tuple[int, float]]:
         """The seconds of the steps that a training has made while it is carried out."""
@@ -204,8 +206,7 @@ class Lab:
         return seconds + self.seconds.start if seconds else 0.0
 
     def _estimate(self, table: dict[str, float], kind: str) -> float:
-        beside = self.seconds.beside if self.args.minutes and self.args.at_once > 1 else 1.0
-        return table.get(kind, table["other"]) * self.seconds.size.get(self.study.name, 1.0) * beside
+        return table.get(kind, table["other"]) * self.seconds.size.get(self.study.name, 1.0)
 
     # ---- carrying it out
 
@@ -219,16 +220,14 @@ class Lab:
                 self._training_now -= bool(part.trainings)
 
     def _next(self) -> Part | None:
-        """The first part that is left and fits. Answers alone can be cut off anywhere; after a training they are made
-        at once, so that its adapter need not be taken home, unless no stretch is long enough for both."""
+        """The first part that is left, while there is time: answers and trainings can both be cut off."""
         with self._lock:
             progress = self._progress()
             for part in self.parts:
-                training, answers = self._training(part, progress), self._answers(part, progress)
-                together = bool(training) and training + answers <= 60 * self.args.minutes
-                needed = training + answers if together else training or self.seconds.start
+                training = self._training(part, progress)
+                left = training + self._answers(part, progress) and part.name not in self._begun
                 room = not part.trainings or self._training_now < TRAININGS
-                if part.name not in self._begun and training + answers and needed <= self.left and room:
+                if left and room and self.left >= (TRAINING_SECONDS if training else self.seconds.start):
                     self._begun.add(part.name)
                     self._training_now += bool(part.trainings)
                     return part
@@ -249,7 +248,8 @@ class Lab:
     # ---- what is taken home
 
     def _pack(self) -> None:
-        """The results and logs as one file, and the adapters that rows still need in files of limited size."""
+        """The results and logs as one file; in files of limited size the adapters that rows still need, and the newest
+        checkpoints of trainings that are not finished."""
         if (out := self.args.pack) is None:
             return
         out.mkdir(parents=True, exist_ok=True)
@@ -262,24 +262,47 @@ class Lab:
         building.replace(out / "results.tar.xz")
         needed = set()
         for part in (p for p in self.parts if any(map(progress.unanswered, p.variants))):
-            for place in (adapter_of(progress.study, t, self.store / "runs") for t in part.trainings):
-                if (place / "adapter_model.safetensors").is_file():
-                    needed |= self._pack_adapter(place, out)
+            unfinished = progress.untrained(part.trainings)
+            for training in part.trainings:
+                folder = folder_of(progress.study, training, self.store / "runs")
+                step = last_step(folder) if training in unfinished else 0
+                if training not in unfinished:
+                    needed |= self._pack_folder(folder / "adapter", f"{folder.name}-adapter")
+                elif step:
+                    needed |= self._pack_folder(folder / "checkpoints" / f"step-{step:06}", f"{folder.name}-{step}")
         for old in set(out.glob("*.tar.[0-9][0-9]")) - needed:
             old.unlink()
 
-    def _pack_adapter(self, place: Path, out: Path) -> set[Path]:
-        """The pieces of an adapter, which are written once."""
-        name = place.parent.name
+    def _pack_folder(self, place: Path, name: str) -> set[Path]:
+        """The pieces of an adapter or a checkpoint, which are written once."""
+        out = self.args.pack
         if not (out / f"{name}.tar.00").exists():
             packed = io.BytesIO()
-            with tarfile.open(fileobj=packed, mode="w") as tar:
-                tar.add(place, place.relative_to(self.store))
+            try:
+                with tarfile.open(fileobj=packed, mode="w") as tar:
+                    for file in sorted(place.iterdir()):
+                        content = _content(file)
+                        entry = tarfile.TarInfo(str(file.relative_to(self.store)))
+                        entry.size = len(content)
+                        tar.addfile(entry, io.BytesIO(content))
+            except FileNotFoundError:  # a newer checkpoint has just taken its place
+                return set()
             data = packed.getbuffer()
             for number in reversed(range(-(-len(data) // PIECE))):  # once the first is there, all are
                 (out / "building").write_bytes(data[number * PIECE : (number + 1) * PIECE])
                 (out / "building").replace(out / f"{name}.tar.{number:02}")
         return set(out.glob(f"{name}.tar.[0-9][0-9]"))
+
+
+def _content(file: Path) -> bytes:
+    """A file's content; of a checkpoint Adam's moments in 16 bits, which makes it a third smaller."""
+    if not file.name.startswith("shard-"):
+        return file.read_bytes()
+    import torch
+    from safetensors.torch import load_file, save
+
+    tensors = load_file(file).items()
+    return save({name: t if name.startswith("weight/") else t.to(torch.bfloat16) for name, t in tensors})
 
 
 def _kind(training: Training) -> str:

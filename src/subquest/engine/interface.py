@@ -183,6 +183,11 @@ def shared_prefix(prompts: Sequence[Sequence[int]]) -> int:
 class HasAdapter(Protocol):
     """An engine that may have an adapter and can also run without it."""
 
+    @property
+    def has_adapter(self) -> bool:
+        """Whether it runs with one now."""
+        ...
+
     def without_adapter(self) -> Engine:
         """The engine with its base weights; itself if it has no adapter. It closes with this one."""
         ...
