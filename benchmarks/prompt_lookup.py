@@ -17,6 +17,8 @@ import json
 import sys
 import time
 from collections.abc import Awaitable
+from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 from _asking import desk
@@ -56,6 +58,7 @@ def main(argv: list[str]) -> dict[str, Any]:
             ratios[f"{name}: gain in {len(copied)} executor turns after documents"] = _gain(copied)
         ratios[f"{name}: gain in the turn that gains least"] = gains[0]
         ratios[f"{name}: gain in whole questions"] = seconds["plain"] / seconds["guessing"]
+        print({what: round(ratio, 3) for what, ratio in ratios.items() if what.startswith(name)}, file=sys.stderr)
     return {"name": "prompt-lookup", "figures": figures, "ratios": ratios}
 
 
@@ -90,51 +93,32 @@ async def _compare(name: str, threads: int, sample: int, rounds: int) -> tuple[d
     """CPU seconds of all questions with guesses and without, and their turns, written again by both."""
     import subquest as sq
     from subquest.engine.embedded import EmbeddedEngine
-    from subquest.engine.embedded.cell_cache import CacheEntry
-    from subquest.engine.embedded.engine import perform
-    from subquest.engine.embedded.scheduler import Job
     from subquest.engine.interface import Sampling
 
     path = None if name == "smollm2" else name
     engines = {
-        kind: EmbeddedEngine(
-            path, adapter="default", threads=threads, save_prompts=False, prompt_lookup=kind == "guessing"
-        )
+        kind: EmbeddedEngine(path, adapter="default", threads=threads, prompt_lookup=kind == "guessing")
         for kind in ("guessing", "plain")
     }
 
-    async def written_again(kind: str, ids: list[int], most: int) -> tuple[float, Any]:
-        scheduler, entry = engines[kind].scheduler, CacheEntry()
-        await perform(scheduler, lambda done: Job(entry, list(ids), Sampling(), 1, done, choices=(0,)))
-        timed = await _cpu(perform(scheduler, lambda done: Job(entry, list(ids), Sampling(), most, done)))
-        scheduler.release(entry, 0)
-        return timed
-
     seconds = dict.fromkeys(engines, 0.0)
-    turns = []
+    turns: list[Timed] = []
     with desk() as place:
         place.run("index", "build", str(EXAMPLES), "--out", "docs.sq")
         with sq.Index.open(place.folder / "docs.sq") as index:
             agents = {kind: sq.CoDA(engine, index) for kind, engine in engines.items()}
+            for kind, role in product(engines, ("planner", "executor")):  # the roles' prompts are read once
+                prompt = agents[kind].prompts.messages(role, question="Who?", task="Who?")
+                await (await engines[kind].open(prompt)).generate(Sampling(max_tokens=1))
             for number, question in enumerate(list(QUESTIONS)[:sample]):
                 episodes = {}
                 for kind in sorted(agents, reverse=number % 2 == 0):
-                    if number == 0:  # the roles' prompts are read once
-                        await agents[kind].solve(question)
                     spent, episodes[kind] = await _cpu(agents[kind].solve(question))
                     seconds[kind] += spent
                 if len({episode.answer for episode in episodes.values()}) > 1:
                     print(f"{name}: the answers differ: {[e.answer for e in episodes.values()]}", file=sys.stderr)
-                for copies, ids, most in _turns(episodes["plain"]):
-                    best = dict.fromkeys(engines, 1e9)
-                    wrote = set()
-                    for kind in (*engines,) * rounds:
-                        spent, outcome = await written_again(kind, ids, most)
-                        best[kind] = min(best[kind], spent)
-                        wrote.add((outcome.ids, outcome.logprobs))
-                    if len(wrote) > 1:
-                        raise SystemExit(f"{name}: a turn was written differently with guesses")
-                    turns.append(Timed(copies, len(outcome.ids), **best))
+                for context in episodes["plain"].trajectories:
+                    turns += await _written_again(engines, context, rounds)
     for engine in engines.values():
         await engine.close()
     return seconds, turns
@@ -146,17 +130,42 @@ async def _cpu(work: Awaitable[Any]) -> tuple[float, Any]:
     return time.process_time() - start, result
 
 
-def _turns(episode: Any) -> list[tuple[bool, list[int], int]]:
+async def _written_again(engines: dict[str, Any], context: Any, rounds: int) -> list[Timed]:
+    """The turns of a context, written by both engines after what stood before them was read."""
+    from subquest.engine.embedded.cell_cache import CacheEntry
+    from subquest.engine.embedded.engine import perform
+    from subquest.engine.embedded.scheduler import Job
+    from subquest.engine.interface import Sampling
+
+    entries = {kind: CacheEntry() for kind in engines}
+    found = []
+    for copies, ids, most in turns_of(context):
+        best = dict.fromkeys(engines, 1e9)
+        wrote = set()
+        for kind, _ in product(engines, range(rounds)):
+            scheduler, entry = engines[kind].scheduler, entries[kind]
+            await perform(scheduler, partial(Job, entry, list(ids), Sampling(), 1, choices=(0,)))
+            spent, outcome = await _cpu(perform(scheduler, partial(Job, entry, list(ids), Sampling(), most)))
+            best[kind] = min(best[kind], spent)
+            wrote.add((outcome.ids, outcome.logprobs))
+        if len(wrote) > 1:
+            raise SystemExit("a turn was written differently with guesses")
+        found.append(Timed(copies, len(outcome.ids), **best))
+    for kind, entry in entries.items():
+        engines[kind].scheduler.release(entry, 0)
+    return found
+
+
+def turns_of(context: Any) -> list[tuple[bool, list[int], int]]:
     """Of every turn: whether an executor wrote it after documents, the tokens before it, and the number of its own."""
     found = []
-    for context in episode.trajectories:
-        ids: list[int] = []
-        after = ""
-        for segment in context.segments:
-            if segment.kind == "agent":
-                found.append((context.role == "executor" and "<documents>" in after, list(ids), len(segment.token_ids)))
-            ids += segment.token_ids
-            after = segment.text
+    ids: list[int] = []
+    after = ""
+    for segment in context.segments:
+        if segment.kind == "agent":
+            found.append((context.role == "executor" and "<documents>" in after, list(ids), len(segment.token_ids)))
+        ids += segment.token_ids
+        after = segment.text
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from subquest.cli.bench import _load, benchmarks
-from subquest.record import Episode, Question, Segment, Trajectory
+from subquest.record import Segment, Trajectory
 
 lookup: Any = _load(benchmarks()["prompt-lookup"])
 
@@ -15,12 +15,8 @@ def test_every_turn_is_written_again_after_what_stood_before_it() -> None:
     documents, result = Segment("env", "<documents>x</documents>", (6,)), Segment("agent", "<result>x</result>", (7, 8))
     executor = Trajectory("1.1", "executor", "", segments=(prompt, search, documents, result))
     planner = Trajectory("1", "planner", "", segments=(prompt, documents, search))
-    episode = Episode("e", Question("q", "Who?"), "coda", "m", (planner, executor))
-    assert lookup._turns(episode) == [
-        (False, [1, 2, 6], 3),
-        (False, [1, 2], 3),
-        (True, [1, 2, 3, 4, 5, 6], 2),
-    ]
+    assert lookup.turns_of(planner) == [(False, [1, 2, 6], 3)]
+    assert lookup.turns_of(executor) == [(False, [1, 2], 3), (True, [1, 2, 3, 4, 5, 6], 2)]
 
 
 def test_the_gain_is_that_of_all_seconds_together() -> None:
