@@ -1,48 +1,70 @@
-"""What guessing tokens ahead (prompt lookup) could gain on this machine: the cost of checking n tokens in one pass.
+"""Prompt lookup in the embedded engine: what checking guessed tokens costs, and what it gains in turns and questions.
 
-    python benchmarks/prompt_lookup.py [--model qwen-1.5b] [--threads 2] [--rounds 4] [--trace EPISODE.json ...]
+    python benchmarks/prompt_lookup.py [--models smollm2,qwen-0.5b,qwen-1.5b] [--sample 3] [--rounds 2] [--threads 2]
 
-Prompt lookup guesses that the model goes on copying from its context and checks the guesses in one pass. Such a pass of
-n tokens yields n tokens if every guess is right, and one if the first is wrong. So n tokens over the cost of the pass,
-in passes of one token, is the most it can gain. Where that is near 1, guessing is not worth its code.
-
-With episodes of `subquest ask --trace`, what it would have gained on their turns: the tokens that followed the latest
-earlier occurrence of the last tokens are the guess, and what the model wrote says how many of them are right.
+CoDA answers two-hop questions about the example documents in turn with an engine that guesses and one that does not;
+both must write the same. Then every turn of these episodes is written again by both, its context already read: the
+ratio of their computing times is the gain in writing, of all turns, of executors' turns after documents (`refine` and
+`result`, which copy from them) and of the turn that gains least. Seconds are computing time of all threads, which hold
+while other programs run. A pass of n tokens over a pass of one is what checking n - 1 guesses costs.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 import time
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, NamedTuple
 
-READ, SIZES = 384, (1, 2, 3, 4, 6, 8, 16)
-MATCHED = (4, 3, 2)
-"""Last tokens that must have occurred before, the longest first."""
+from _asking import desk
+from two_hop import EXAMPLES, QUESTIONS
+
+READ, SIZES = 384, (1, 2, 3, 4, 8)
+
+
+class Timed(NamedTuple):
+    """One turn, written with guesses and without: CPU seconds."""
+
+    copies: bool
+    """An executor's turn after documents."""
+    tokens: int
+    guessing: float
+    plain: float
 
 
 def main(argv: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="subquest bench prompt-lookup", description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="smollm2", help="a known model")
+    parser.add_argument("--models", default="smollm2,qwen-0.5b,qwen-1.5b", help="known models")
+    parser.add_argument("--sample", type=int, default=3, help="questions")
+    parser.add_argument("--rounds", type=int, default=2, help="how often each turn is written again")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--trace", type=Path, nargs="+", default=[], help="episodes of the model")
     args = parser.parse_args(argv)
-    cost = _costs(args.model, args.threads, args.rounds)
-    ratios = {f"most gain, {n} tokens a pass": n / (cost[n] / cost[1]) for n in SIZES[1:]}
-    for n in SIZES[1:] if args.trace else ():
-        passes = [size for file in args.trace for size in passes_of(json.loads(file.read_text()), n)]
-        written = sum(right for _, right in passes)
-        ratios[f"gain on the episodes, up to {n} tokens a pass"] = written * cost[1] / sum(cost[w] for w, _ in passes)
-    return {"name": "prompt-lookup", "figures": {"cpu_seconds": cost}, "ratios": ratios}
+    figures: dict[str, Any] = {}
+    ratios: dict[str, float] = {}
+    for name in args.models.split(","):
+        cost = _costs(name, args.threads)
+        seconds, turns = asyncio.run(_compare(name, args.threads, args.sample, args.rounds))
+        gains = sorted(turn.plain / turn.guessing for turn in turns)
+        copied = [turn for turn in turns if turn.copies]
+        figures[name] = {"pass, CPU s": cost, "question, CPU s": seconds, "turns": [turn._asdict() for turn in turns]}
+        ratios |= {f"{name}: a pass of {n} over a pass of one": cost[n] / cost[1] for n in SIZES[1:]}
+        ratios[f"{name}: gain in writing, {sum(t.tokens for t in turns)} tokens of {len(turns)} turns"] = _gain(turns)
+        if copied:
+            ratios[f"{name}: gain in {len(copied)} executor turns after documents"] = _gain(copied)
+        ratios[f"{name}: gain in the turn that gains least"] = gains[0]
+        ratios[f"{name}: gain in whole questions"] = seconds["plain"] / seconds["guessing"]
+    return {"name": "prompt-lookup", "figures": figures, "ratios": ratios}
 
 
-def _costs(name: str, threads: int, rounds: int) -> dict[int, float]:
-    """CPU seconds of a pass of n tokens; of sizes between those measured, by interpolation."""
+def _gain(turns: list[Timed]) -> float:
+    return sum(turn.plain for turn in turns) / sum(turn.guessing for turn in turns)
+
+
+def _costs(name: str, threads: int) -> dict[int, float]:
+    """CPU seconds of a pass of n tokens after 384."""
     from subquest.engine.embedded.llama_cpp import open_library
     from subquest.engine.embedded.model import Model, Stretch
     from subquest.engine.embedded.quantised import embedded_files, merged_files
@@ -52,50 +74,90 @@ def _costs(name: str, threads: int, rounds: int) -> dict[int, float]:
     file, adapter = embedded_files(lora) if name == "smollm2" else merged_files(resolve(name), lora)
     model = Model(open_library(), file, adapter=adapter, cells=1024, sequences=1, batch=READ, threads=threads)
     tokens = [100 + n % 128 for n in range(READ)]
-    model.step([Stretch(0, 0, tokens, False)])
+    model.step([Stretch(0, 0, tokens, 0)])
     cost: dict[int, float] = {}
-    for _ in range(rounds):
-        for size in SIZES:
-            start = time.process_time()
-            for _ in range(4):
-                model.drop(0, READ)
-                model.step([Stretch(0, READ, tokens[:size], True)])
-            cost[size] = min(cost.get(size, 1e9), (time.process_time() - start) / 4)
+    for size in SIZES * 4:
+        start = time.process_time()
+        for _ in range(4):
+            model.drop(0, READ)
+            model.step([Stretch(0, READ, tokens[:size], size)])
+        cost[size] = min(cost.get(size, 1e9), (time.process_time() - start) / 4)
     model.free()
-    for low, high in pairwise(SIZES):
-        for n in range(low + 1, high):
-            cost[n] = cost[low] + (cost[high] - cost[low]) * (n - low) / (high - low)
     return cost
 
 
-def passes_of(episode: dict[str, Any], most: int) -> list[tuple[int, int]]:
-    """The passes that would have written an episode's turns: the tokens in each, and how many it would have kept."""
+async def _compare(name: str, threads: int, sample: int, rounds: int) -> tuple[dict[str, float], list[Timed]]:
+    """CPU seconds of all questions with guesses and without, and their turns, written again by both."""
+    import subquest as sq
+    from subquest.engine.embedded import EmbeddedEngine
+    from subquest.engine.embedded.cell_cache import CacheEntry
+    from subquest.engine.embedded.engine import perform
+    from subquest.engine.embedded.scheduler import Job
+    from subquest.engine.interface import Sampling
+
+    path = None if name == "smollm2" else name
+    engines = {
+        kind: EmbeddedEngine(
+            path, adapter="default", threads=threads, save_prompts=False, prompt_lookup=kind == "guessing"
+        )
+        for kind in ("guessing", "plain")
+    }
+
+    async def written_again(kind: str, ids: list[int], most: int) -> tuple[float, Any]:
+        scheduler, entry = engines[kind].scheduler, CacheEntry()
+        await perform(scheduler, lambda done: Job(entry, list(ids), Sampling(), 1, done, choices=(0,)))
+        timed = await _cpu(perform(scheduler, lambda done: Job(entry, list(ids), Sampling(), most, done)))
+        scheduler.release(entry, 0)
+        return timed
+
+    seconds = dict.fromkeys(engines, 0.0)
+    turns = []
+    with desk() as place:
+        place.run("index", "build", str(EXAMPLES), "--out", "docs.sq")
+        with sq.Index.open(place.folder / "docs.sq") as index:
+            agents = {kind: sq.CoDA(engine, index) for kind, engine in engines.items()}
+            for number, question in enumerate(list(QUESTIONS)[:sample]):
+                episodes = {}
+                for kind in sorted(agents, reverse=number % 2 == 0):
+                    if number == 0:  # the roles' prompts are read once
+                        await agents[kind].solve(question)
+                    spent, episodes[kind] = await _cpu(agents[kind].solve(question))
+                    seconds[kind] += spent
+                if len({episode.answer for episode in episodes.values()}) > 1:
+                    print(f"{name}: the answers differ: {[e.answer for e in episodes.values()]}", file=sys.stderr)
+                for copies, ids, most in _turns(episodes["plain"]):
+                    best = dict.fromkeys(engines, 1e9)
+                    wrote = set()
+                    for kind in (*engines,) * rounds:
+                        spent, outcome = await written_again(kind, ids, most)
+                        best[kind] = min(best[kind], spent)
+                        wrote.add((outcome.ids, outcome.logprobs))
+                    if len(wrote) > 1:
+                        raise SystemExit(f"{name}: a turn was written differently with guesses")
+                    turns.append(Timed(copies, len(outcome.ids), **best))
+    for engine in engines.values():
+        await engine.close()
+    return seconds, turns
+
+
+async def _cpu(work: Awaitable[Any]) -> tuple[float, Any]:
+    start = time.process_time()
+    result = await work
+    return time.process_time() - start, result
+
+
+def _turns(episode: Any) -> list[tuple[bool, list[int], int]]:
+    """Of every turn: whether an executor wrote it after documents, the tokens before it, and the number of its own."""
     found = []
-    for context in episode["trajectories"]:
+    for context in episode.trajectories:
         ids: list[int] = []
-        for segment in context["segments"]:
-            written = segment["token_ids"] if segment["kind"] == "agent" else []
-            at = 0
-            while at < len(written):
-                guess = guessed([*ids, *written[:at]], most - 1)
-                right = next(
-                    (n for n, token in enumerate(guess) if written[at + n : at + n + 1] != [token]), len(guess)
-                )
-                kept = min(right + 1, len(written) - at)
-                found.append((1 + len(guess), kept))
-                at += kept
-            ids += segment["token_ids"]
+        after = ""
+        for segment in context.segments:
+            if segment.kind == "agent":
+                found.append((context.role == "executor" and "<documents>" in after, list(ids), len(segment.token_ids)))
+            ids += segment.token_ids
+            after = segment.text
     return found
-
-
-def guessed(ids: list[int], most: int) -> list[int]:
-    """What followed the latest earlier occurrence of the last tokens; empty if they did not occur."""
-    for n in MATCHED:
-        last = ids[-n:]
-        for at in range(len(ids) - n - 1, -1, -1):
-            if ids[at : at + n] == last:
-                return ids[at + n : at + n + most]
-    return []
 
 
 if __name__ == "__main__":

@@ -37,8 +37,10 @@ async def test_one_batch_holds_contexts_of_both_kinds(merged: bool, make_engine:
     base, adapted, adapter = pair()
     engine = make_engine(base)
     assert engine.without_adapter() is engine
-    engine.refresh(adapter=adapter, merged=merged, policy=7)
     assert isinstance(engine, HasAdapter)
+    assert not engine.has_adapter
+    engine.refresh(adapter=adapter, merged=merged, policy=7)
+    assert engine.has_adapter
     bare = engine.without_adapter()
     engines = [bare if n % 3 == 0 else engine for n in range(16)]
     sessions = [await one.open(QUESTION) for one in engines]
@@ -82,6 +84,7 @@ class Directed:
     def __init__(self, engine: Any, role: str = "", script: dict[str, list[str]] | None = None) -> None:
         self.engine, self.role, self.script = engine, role, script or {}
         self.name, self.context_window = engine.name, engine.context_window
+        self.has_adapter = isinstance(engine, HasAdapter) and engine.has_adapter
 
     def for_role(self, role: str) -> Directed:
         return Directed(self.engine, role, self.script)

@@ -294,13 +294,14 @@ def test_a_large_segment_is_checked_while_searches_go_on(tmp_path: Path, monkeyp
 
 
 def test_an_index_without_checksums_says_so_and_gets_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(tmp_path / "old.sq")
+    path = str(tmp_path / "my old.sq")
     shutil.copytree(Path(__file__).with_name("index-0.1.sq"), path)
     before = read(Path(path))
     assert main(["index", "verify", path]) == 0
     out = capsys.readouterr().out
     assert "is sound" in out
     assert "An older version stored" in out
+    assert f"Add checksums with: subquest index compact '{path}'" in out
     with Index.open(path) as index:
         old = len(index)
         index.add([Document("new", "New", "A newer document.")])

@@ -43,7 +43,7 @@ def test_an_executor_counts_all_rows_and_cites_the_file(index: Index) -> None:
     found, counted = [s.text for s in executor.segments if s.kind == "env"]
     assert "</documents>\nSome of these documents are rows of a table." in found
     assert "staff: 61 rows of docs/staff.csv" in found
-    assert counted == "<documents>people: 31</documents>"
+    assert counted == f"<documents>people: 31</documents>\nTask: {QUESTION}"
     (code,) = [e for e in episode.events if e.kind == "code"]
     assert (code.data["source"], code.data["output"], code.data["error"]) == (SQL, "people: 31", "")
     assert [(e.quote, e.place["file"]) for e in episode.evidence] == [(f"{SQL} gives people: 31", "docs/staff.csv")]
@@ -81,7 +81,8 @@ def test_what_stands_in_a_table_is_no_tag_where_the_table_is_described(tmp_path:
 def test_a_wrong_query_comes_back_with_the_reason(index: Index) -> None:
     episode = coda(index, "<sql>SELECT count(*) FROM people</sql>", "<result>not found</result>")
     (told,) = [s.text for s in episode.by_role("executor")[0].segments if s.kind == "env"]
-    assert told == "<documents>The query failed: no such table: people; the tables are: staff</documents>"
+    reason = "The query failed: no such table: people; the tables are: staff"
+    assert told == f"<documents>{reason}</documents>\nTask: {QUESTION}"
     (code,) = [e for e in episode.events if e.kind == "code"]
     assert "no such table" in code.data["error"]
 
@@ -143,7 +144,8 @@ def test_an_executor_computes_without_tables(tmp_path: Path) -> None:
     *others, last = episode.by_role("executor")
     assert "SELECT 6 * 9.5" in last.segments[-4].text
     assert not any("<sql>" in s.text for t in others for s in t.segments)
-    assert [s.text for s in last.segments if s.kind == "env"] == ["<documents>15805 - 1440: 14365</documents>"]
+    (counted,) = [s.text for s in last.segments if s.kind == "env"]
+    assert counted == "<documents>15805 - 1440: 14365</documents>\nTask: How much is £15,805 - £1,440?"
     assert episode.supported
     assert {e.title for e in episode.evidence} == {"Lamps", "Pumps"}
 

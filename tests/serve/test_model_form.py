@@ -333,7 +333,8 @@ def test_a_larger_model_is_suggested_to_who_may_set_one(
 
 def test_systems_are_described_and_those_that_do_not_suit_are_marked(start: Start) -> None:
     engines = {"default": ScriptedEngine([], name="embedded+default"), "plain": _Instruct([], name="qwen")}
-    engines["trained"] = _Instruct([], name="qwen+mine")
+    engines["named"] = _Instruct([], name="qwen+mine")
+    engines["trained"] = _Trained([], name="qwen")
     with start(models=engines, systems=["coda", "hira", "search-r1", "r1-searcher", "direct"]) as server:
         with server.client() as client:
             about = client.get("/api/about").json()
@@ -343,12 +344,19 @@ def test_systems_are_described_and_those_that_do_not_suit_are_marked(start: Star
         unsuited = {one["name"]: one["unsuited"] for one in about["model_details"]}
         assert set(unsuited["default"]) == {"hira", "r1-searcher"}
         assert "too small" in unsuited["default"]["hira"]
-        assert set(unsuited["plain"]) == {"search-r1", "r1-searcher"}
+        assert set(unsuited["plain"]) == set(unsuited["named"]) == {"search-r1", "r1-searcher"}
         assert not unsuited["trained"], "its adapter may have learnt them"
 
 
 class _Instruct(ScriptedEngine):
     prompt_set = "full"
+
+
+class _Trained(_Instruct):
+    has_adapter = True
+
+    def without_adapter(self) -> ScriptedEngine:
+        return _Instruct([], name="qwen")
 
 
 def test_every_system_has_a_line_of_description() -> None:

@@ -12,6 +12,7 @@ from subquest.limits import Limits
 from subquest.protocol import TAGS
 from subquest.record import Document, Episode
 from subquest.runtime.system import System
+from subquest.runtime.window import CIRCLE
 from subquest.systems import registry
 from subquest.systems.baselines.dialect import Action
 from subquest.systems.baselines.react import REACT
@@ -507,17 +508,19 @@ def test_prompts_of_systems_for_small_models_are_short(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["search-r1", "react", "recall", "search-o1"])
 def test_an_agent_that_goes_round_in_circles_is_told_so(name: str) -> None:
-    """The third time a query is not sent again; the event says so, and the turns still end in a forced answer."""
+    """The third time a query is not sent again; after the fourth an answer is forced, though there are turns left."""
     system = registry.get(name)
     search, _ = system(ScriptedEngine([])).actions()["agent"]
     query = search.tag("Orvane Bridge")
-    replies = {"agent": [query] * 5 + ["I do not know"], "reader": ["It opened in 1931."] * 5}
+    replies = {"agent": [query] * 4 + ["I do not know"], "reader": ["It opened in 1931."] * 5}
     found = FakeSearch()
-    episode = system(ScriptedEngine(replies), found, turns=5).ask("Where?")
+    episode = system(ScriptedEngine(replies), found, turns=9).ask("Where?")
     assert found.queries == ["Orvane Bridge"] * 2
-    assert [e.data["message"] for e in episode.events if e.data.get("what") == "repeated query"] == [
-        "Orvane Bridge"
-    ] * 3
+    limits = [e.data for e in episode.events if e.kind == "limit"]
+    queries, turns = ([e["message"] for e in limits if e["what"] == f"repeated {what}"] for what in ("query", "turn"))
+    assert queries == ["Orvane Bridge"] * 2
+    assert turns == [CIRCLE, "it wrote the same again after it was told so"]
+    assert episode.by_role("agent")[-1].text.count(CIRCLE) == 1
     assert episode.forced
 
 

@@ -229,6 +229,8 @@ def test_without_one_the_compressor_is_the_model_without_its_adapter() -> None:
     }
 
     class Trained(ScriptedRole):
+        has_adapter = True
+
         def without_adapter(self) -> ScriptedEngine:
             return ScriptedEngine(["facts"], name="base")
 

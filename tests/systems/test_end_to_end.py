@@ -90,6 +90,7 @@ def test_an_adapted_model_also_runs_without_its_adapter(embedded, tmp_path: Path
     try:
         base = adapted.without_adapter()
         assert base is adapted.without_adapter() is not adapted
+        assert (adapted.has_adapter, base.has_adapter) == (True, False)
         assert (adapted.name, base.name, base.without_adapter()) == ("embedded+a", "embedded", base)
         direct = registry.get("direct")
         answers = [direct(e, sampling=Sampling(max_tokens=8)).ask("Who?").answer for e in (base, embedded)]

@@ -10,6 +10,7 @@ simulated:MODEL                       documents that a model writes (ZeroSearch)
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,9 @@ def open_search(place: str, *, mode: Mode | None = None, tools: ToolOptions | No
     index = Index.open(Path(place).expanduser(), mode=mode or "auto")
     if mode in ("dense", "hybrid") and not index.info().vectors:
         index.close()
-        raise UsageError(f"--mode {mode}: {place} has no vectors; make them with: subquest index embed {place}")
+        raise UsageError(
+            f"--mode {mode}: {place} has no vectors; make them with: subquest index embed {shlex.quote(str(place))}"
+        )
     return index
 
 

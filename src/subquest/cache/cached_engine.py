@@ -72,6 +72,10 @@ class CachedEngine:
             return self
         return CachedEngine(self.engine.for_role(role), self.cache, sampled=self.sampled)
 
+    @property
+    def has_adapter(self) -> bool:
+        return isinstance(self.engine, HasAdapter) and self.engine.has_adapter
+
     def without_adapter(self) -> CachedEngine:
         if not isinstance(self.engine, HasAdapter):
             return self

@@ -67,6 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ..assemble import open_agent
+    from ..assemble.suitability import has_adapter
     from ..codec import to_dict
     from ..exports import check_export, write_export
     from ..metrics.confidence import likely, own_calibration, read_calibrations
@@ -88,8 +89,12 @@ def run(args: argparse.Namespace) -> int:
     warn_of_untrained([spec.system], spec.model)
     warn_of_untrained_tools(spec)
 
+    adapted = False
+
     async def solve(listener: Any) -> Any:
+        nonlocal adapted
         async with open_agent(spec) as agent:
+            adapted = any(map(has_adapter, agent.engines.values()))
             return await agent.solve(question, listener=listener, seed=args.seed)
 
     if args.events:
@@ -118,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
     for problem in unwritten:
         print(f"subquest: {problem}", file=sys.stderr)
-    if hint := endpoint_hint(episode, spec) or prose_hint(episode, spec) or system_hint(episode):
+    if hint := endpoint_hint(episode, spec) or prose_hint(episode, spec, adapted) or system_hint(episode, adapted):
         print(f"subquest: {hint}", file=sys.stderr)
     return 0 if (episode.answer or episode.stop_reason == "abstained") and not unwritten else 1
 
@@ -132,17 +137,15 @@ def endpoint_hint(episode: Episode, spec: AgentSpec) -> str:
     return "`subquest doctor` with the same --model says what the endpoint can do" if remote else ""
 
 
-def prose_hint(episode: Episode, spec: AgentSpec) -> str:
+def prose_hint(episode: Episode, spec: AgentSpec, adapted: bool) -> str:
     """What to try if a model keeps writing prose instead of actions; empty if it does not."""
-    from ..assemble.suitability import has_adapter
-
     prose = sum(error in ("no action", "no <answer>") for t in episode.trajectories for error in t.format_errors)
     prose += sum(failure.where == "format" for failure in episode.errors)
     turns = episode.usage.model_calls
     if prose < 2 or 3 * prose < turns:
         return ""
     used = str(episode.settings.get("prompts", ""))
-    others = () if has_adapter(episode.model) else ("full", "compact")  # an adapter was trained on its own
+    others = () if adapted else ("full", "compact")  # an adapter was trained on its own
     tries = [f"--prompts {name}" for name in others if name not in used]
     models = spec.model.values() if isinstance(spec.model, Mapping) else [spec.model]
     if spec.engine.protocol != "tools" and any(re.search(r"\b(openai:|litellm:|https?://)", name) for name in models):
@@ -151,11 +154,9 @@ def prose_hint(episode: Episode, spec: AgentSpec) -> str:
     return f"the model wrote prose in place of an action in {prose} of {turns} turns: try {options}"
 
 
-def system_hint(episode: Episode) -> str:
+def system_hint(episode: Episode, adapted: bool) -> str:
     """What to try if an agent's answer rests on no document and its model was not trained for it; otherwise empty."""
-    from ..assemble.suitability import has_adapter
-
-    trained = "compact" in str(episode.settings.get("prompts", "")) or has_adapter(episode.model)
+    trained = "compact" in str(episode.settings.get("prompts", "")) or adapted
     hands_out = episode.system != "rag" and any(t.parent for t in episode.trajectories)
     if episode.supported is not False or episode.parts_supported or trained or not hands_out:
         return ""

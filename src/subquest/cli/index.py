@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -299,14 +300,15 @@ def _verify(args: argparse.Namespace) -> int:
     problems = verify(Path(args.index))
     older = 0 if problems else unverified(Path(args.index))
     words = "\n".join(problems) if problems else f"{args.index} is sound"
+    compact = f"subquest index compact {shlex.quote(args.index)}"
     if any(problem.startswith(STORE) for problem in problems):
         words += "\nThe store itself is damaged: rebuild the index from its source, or restore a copy"
     elif problems:
-        words += f"\nThe documents are safe in the store; rebuild the rest with: subquest index compact {args.index}"
+        words += f"\nThe documents are safe in the store; rebuild the rest with: {compact}"
     elif older:
         words += (
             f"\nAn older version stored {counted(older, 'document')}, without checksums: whether text and vectors are "
-            f"what was written cannot be verified. Add checksums with: subquest index compact {args.index}"
+            f"what was written cannot be verified. Add checksums with: {compact}"
         )
     found = {"index": args.index, "sound": not problems, "problems": problems, "unverified": older}
     _print_result(args, found, words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -117,7 +118,11 @@ def _calibrate(args: argparse.Namespace) -> int:
     measured = Measured(data, len(rows), time.strftime("%Y-%m-%d", time.gmtime()), digest, tuple(sorted(documents)))
     with complete_file(out) as scratch:
         scratch.write_text(json.dumps(to_dict(Calibrations(tuple(found), measured))), encoding="utf-8")
-    hint = "ask uses it by itself" if weights is not None else f"use it with: subquest ask --calibration {out}"
+    hint = (
+        "ask uses it by itself"
+        if weights is not None
+        else f"use it with: subquest ask --calibration {shlex.quote(str(out))}"
+    )
     print(f"written to {out}; {hint}")
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -176,7 +177,10 @@ def _token(variable: str, option: str, file: Path | None) -> str:
 def runs_folder(args: argparse.Namespace) -> Path:
     folder = Path(args.runs or config_from(args).runs or "runs")
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--runs {folder}: it is a file; name a folder (one run is shown by: subquest view {folder})")
+        raise UsageError(
+            f"--runs {folder}: it is a file; name a folder "
+            f"(one run is shown by: subquest view {shlex.quote(str(folder))})"
+        )
     return folder
 
 

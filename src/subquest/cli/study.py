@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -91,7 +92,7 @@ def _run_on_model(args: argparse.Namespace, study: Study) -> int:
         print(json.dumps(document))
     else:
         print(text(study, found, setting))
-        print(f"\na page of it: subquest report {out}", file=sys.stderr)
+        print(f"\na page of it: subquest report {shlex.quote(str(out))}", file=sys.stderr)
     return 0
 
 

@@ -183,6 +183,11 @@ def shared_prefix(prompts: Sequence[Sequence[int]]) -> int:
 class HasAdapter(Protocol):
     """An engine that may have an adapter and can also run without it."""
 
+    @property
+    def has_adapter(self) -> bool:
+        """Whether it runs with one now."""
+        ...
+
     def without_adapter(self) -> Engine:
         """The engine with its base weights; itself if it has no adapter. It closes with this one."""
         ...
@@ -258,3 +263,9 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, FinishReason, str
         return text, "end", ""
     end, _, stop = min(found)
     return text[:end], "stop", stop
+
+
+def repeats_itself(text: str | bytes) -> bool:
+    """Whether a text ends in a loop: its last 200 characters stand in it four times or more."""
+    end = text[-200:]
+    return len(end) == 200 and text.count(end) > 3  # type: ignore[arg-type]

@@ -13,7 +13,6 @@ from .statistics import interval, mean
 
 WITH_INTERVALS = ("em", "f1", "cem", "judge", "sepr")
 CALIBRATION = ("ece", "ece_low", "ece_high", "auroc", "auroc_low", "auroc_high")
-SHARES = ("forced", "failed", "no_answer")
 _LESS = (
     *("forced", "failed", "no_answer", "judge_undecided", "ece", "seconds", "cost", "model_calls", "tool_calls"),
     *("searches", "trajectories", "turns", "interactions", "prompt_tokens", "completion_tokens", "tokens", "loss"),

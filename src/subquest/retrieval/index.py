@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shlex
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -372,7 +373,8 @@ def _folder(path: str | Path) -> Path:
         raise UsageError("the index has no name; give a folder, such as docs.sq")
     if "://" in str(path) or str(path).startswith("lance:"):
         raise UsageError(
-            f"{path} is not a folder; build the index in a folder, then copy it: subquest index copy docs.sq {path}"
+            f"{path} is not a folder; build the index in a folder, then copy it: subquest index copy docs.sq "
+            + shlex.quote(str(path))
         )
     return Path(path)
 

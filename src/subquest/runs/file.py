@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sqlite3
 import uuid
 from pathlib import Path
@@ -177,7 +178,7 @@ def _add_sums(connection: sqlite3.Connection) -> None:
 def damaged(path: Path, error: object) -> DataError:
     return DataError(
         f"the run {path} is damaged ({error}); recover what is readable with: "
-        f"subquest runs verify {path} --salvage NEW.sqlite"
+        f"subquest runs verify {shlex.quote(str(path))} --salvage NEW.sqlite"
     )
 
 
@@ -224,7 +225,8 @@ def _open(path: Path, write: bool) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         if "not a database" in str(error):
             raise DataError(
-                f"{path} is not a run of Subquest; if it was one, try: subquest runs verify {path} --salvage NEW.sqlite"
+                f"{path} is not a run of Subquest; if it was one, try: "
+                f"subquest runs verify {shlex.quote(str(path))} --salvage NEW.sqlite"
             ) from None
         raise damaged(path, error) from None
     except UnicodeDecodeError as error:  # from a message that quotes a damaged table

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Message, Mode, Sampling, Session
-from ..engine.interface import HidesReasoning, TakesTurns
+from ..engine.interface import HidesReasoning, TakesTurns, repeats_itself
 from ..errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable
 from ..events import EventLog
 from ..limits import Budget, Repeats
@@ -23,8 +23,8 @@ from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
 from .role_setup import RoleSetup, stopping
 from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, explain_unfinished, join_turns, replace_turn
-from .turn import Turn, explain_cut, repeats_itself
-from .window import Shown, Text, Transcript, missing_tokens
+from .turn import Turn, explain_cut, gave_up
+from .window import CIRCLE, Shown, Text, Transcript, missing_tokens
 
 _OPENED = re.compile(r"<(\w+)>\s*\Z")
 
@@ -92,7 +92,7 @@ class Context:
         self._concluding = False
         """Its last turn is being forced, for which earlier ones may be removed."""
         self._full = ""
-        """Why no further turn fits into the window; empty while one does."""
+        """Why it writes no further turn: its window is full, or it goes in circles. Empty while it does."""
         self._earlier: list[Trajectory] = []
         """Its earlier sessions, each ended by a full window."""
         self._began = run.events.seconds
@@ -249,7 +249,7 @@ class Context:
                 async with asyncio.timeout(seconds):
                     generation = await self._continued(sampling)
         except TimeoutError:
-            if reason := self._gave_up():
+            if reason := gave_up(self.run.events, self.id, again=self.last_turn is not None, last=self._concluding):
                 raise EngineUnavailable(f"{reason} (until the time limit)") from None
             raise LimitReached(f"{seconds:.3g} seconds left of the time limit") from None
         self.budget.spend(Usage())
@@ -258,8 +258,9 @@ class Context:
         turn = Turn(text, parse(f"{text}</think>" if cut else text), generation)
         self.format_errors.extend(turn.parsed.problems)
         if generation.finish == "length":
-            self.format_errors.append(f"cut at {sampling.max_tokens} tokens")
-            what = f"{sampling.max_tokens} tokens in a turn"
+            tokens = min(sampling.max_tokens, len(generation.token_ids) or sampling.max_tokens)
+            self.format_errors.append(f"cut at {tokens} tokens")
+            what = f"{tokens} tokens in a turn"
             self.run.events.emit("limit", self.id, what=what, message=explain_cut(generation.text))
         for problem in generation.problems:
             where = "format" if generation.tool_calls else "engine"
@@ -276,18 +277,6 @@ class Context:
         self.last_turn = turn
         return turn
 
-    def _gave_up(self) -> str:
-        """Why the model does not answer: the reason of the last retry. Empty if a forced turn may help: where the model
-        was asked again within the time limit, has answered before, or failed only once."""
-        events = (e for e in reversed(self.run.events.events) if e.trajectory == self.id)
-        last = next((e for e in events if e.kind in ("retry", "turn")), None)
-        if last is None or last.kind == "turn" or not last.data["wait"]:  # a changed request is sent at once
-            return ""
-        asked_again = self.run.events.seconds >= last.time + last.data["wait"]
-        if not self._concluding and (asked_again or self.last_turn is not None or last.data["attempt"] < 2):
-            return ""
-        return str(last.data["message"])
-
     def _unfinished_thought(self, turn: Generation, sampling: Sampling) -> str:
         """Why a turn did not finish thinking, and what to change; empty if it did, and if its text went in circles: the
         context goes on after that."""
@@ -303,6 +292,11 @@ class Context:
     async def _continued(self, sampling: Sampling) -> Generation:
         self._transcript.tell(self._pending)
         self._pending = []
+        if not self._concluding and (repeated := self._transcript.leave_circle()):
+            self.run.events.emit("limit", self.id, what="repeated turn", message=repeated)
+            if repeated != CIRCLE:
+                self._full = repeated
+                raise LimitReached(repeated)
         text = self._transcript.unsent
         if missing := missing_tokens(self.engine, self.session.context_tokens, text, sampling.max_tokens):
             text = "" if await self._make_room(missing) else text

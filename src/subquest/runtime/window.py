@@ -4,6 +4,9 @@ The papers cut observations to a length and do not say what happens to a context
 keeps a *transcript* of what it was told and wrote. If the next turn does not fit, documents are removed from the
 transcript (the oldest search first, the lowest ranked first) and a new session is opened with the rest. Once no
 documents are left, one answer is forced, for which the oldest turns are removed as well.
+
+The transcript also shows a context that goes in circles: the same turn, and the same came back. It is told so once. If
+it goes on like that, one answer is forced, however many turns it has left.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ NOTHING_FOUND = "No documents were found."
 LEFT_OUT = "(left out: the context was full)"
 LARGEST_TURN = 4
 """Room is made for a turn of `max_tokens`, but for no more than one such part of the window."""
+CIRCLE = "You wrote this before, word for word, and the same came back. Do something else, or conclude."
 _OVERHEAD = 8
 """Most tokens that a chat template puts around a message."""
 
@@ -69,9 +73,14 @@ class Transcript:
         """A turn of the model, or what it is told before the next one."""
         self._sent = 0
         """Entries that the session already holds."""
+        self._told_so = -1
+        """How many turns there were when it was told that it goes in circles."""
 
     def tell(self, texts: Sequence[Text]) -> None:
-        if texts:
+        last = self._entries[-1] if self._sent < len(self._entries) else ""
+        if not isinstance(last, str):
+            last += texts
+        elif texts:
             self._entries.append(list(texts))
 
     def wrote(self, text: str) -> None:
@@ -81,6 +90,34 @@ class Transcript:
     def sent(self) -> None:
         """The session now holds everything."""
         self._sent = len(self._entries)
+
+    def leave_circle(self) -> str:
+        """If the last turns, and all that was told after them, are those before them word for word, say so once; after
+        that, why the context must end. Empty if it does not go in circles."""
+        rounds = self._rounds()
+        lengths = range(1, len(rounds) // 2 + 1)
+        length = next((n for n in lengths if rounds[-n:] == rounds[-2 * n : -n]), 0)
+        if not length:
+            return ""
+        if self._told_so >= len(rounds) - 2 * length:
+            return "it wrote the same again after it was told so"
+        self._told_so = len(rounds)
+        self.tell([CIRCLE])
+        return CIRCLE
+
+    def _rounds(self) -> list[tuple[str, str]]:
+        """Each turn with what was told after it, apart from `CIRCLE`; none if the last turn is new."""
+        turns = [entry for entry in self._entries if isinstance(entry, str)]
+        if turns.count(turns[-1] if turns else "") < 2:
+            return []
+        rounds: list[tuple[str, str]] = []
+        for entry in self._entries:
+            if isinstance(entry, str):
+                rounds.append((entry, ""))
+            elif rounds:
+                told = _text([text for text in entry if text != CIRCLE])
+                rounds[-1] = (rounds[-1][0], rounds[-1][1] + told)
+        return rounds
 
     @property
     def unsent(self) -> str:

@@ -29,8 +29,6 @@ from .requests import Chat, Message, read_body
 from .sse import event_stream, frame, with_heartbeat
 from .state import State, state_of
 
-MAX_MESSAGES = 64
-
 
 async def models(request: Request) -> Response:
     state = state_of(request)

@@ -101,6 +101,10 @@ class ServedPolicy(OpenAIEngine):
         turn, reply = await super().complete(session, sampling)
         return replace(turn, policy=policy), reply
 
+    @property
+    def has_adapter(self) -> bool:
+        return self.policy is not None
+
     def without_adapter(self) -> OpenAIEngine:
         """The base model on the same server; it closes with this engine."""
         return OpenAIEngine(

@@ -22,6 +22,7 @@ from ..chat_format import ChatFormat, Piece, chat_format, encode_pieces, text_of
 from ..interface import FinishReason, Generation, Message, Mode, OnText, Sampling, shared_prefix
 from .cell_cache import CacheEntry
 from .llama_cpp import Build, open_library
+from .lookup import Lookup
 from .model import Model
 from .quantised import embedded_files, merged_files
 from .saved_prompts import SavedPrompts
@@ -61,7 +62,8 @@ class EmbeddedEngine:
     is the longest context of one session; `cells` (by default twice that for the embedded model, just that for other
     files) is the size of the cache that all sessions share. `build` chooses where llama.cpp comes from. `save_prompts`
     keeps what the model has read of roles' prompts on disk for later processes. `cpu_kernel=False` computes with
-    llama.cpp's own kernels only (so does SUBQUEST_CPU_KERNEL=off).
+    llama.cpp's own kernels only (so does SUBQUEST_CPU_KERNEL=off). `prompt_lookup=False` checks no guessed tokens
+    (`lookup`), for comparisons: what is written is the same.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class EmbeddedEngine:
         build: Build = "auto",
         save_prompts: bool = True,
         cpu_kernel: bool = True,
+        prompt_lookup: bool = True,
     ) -> None:
         if context < 64 or (cells is not None and cells < context):
             raise UsageError(f"a context of {context} tokens in {cells} cells: use at least 64, and no fewer cells")
@@ -121,13 +124,15 @@ class EmbeddedEngine:
             build=build,
             save_prompts=save_prompts,
             cpu_kernel=cpu_kernel,
+            prompt_lookup=prompt_lookup,
         )
 
         def identity() -> str:
             files = [file_digest(file) for file in (weights, attached) if file is not None]
             return " ".join([library.version, model.kernel, *files])
 
-        self._scheduler: Scheduler | None = Scheduler(model, SavedPrompts(identity) if save_prompts else None)
+        saved, lookup = SavedPrompts(identity) if save_prompts else None, Lookup() if prompt_lookup else None
+        self._scheduler: Scheduler | None = Scheduler(model, saved, lookup)
         self._exit = weakref.finalize(self, Scheduler.stop, self._scheduler)
 
     @property
@@ -148,6 +153,10 @@ class EmbeddedEngine:
             "weights": self._weights,
             "window": self._window,
         }
+
+    @property
+    def has_adapter(self) -> bool:
+        return self.adapter is not None
 
     def without_adapter(self) -> EmbeddedEngine:
         """The same model with its base weights, loaded on first use; it closes with this one."""

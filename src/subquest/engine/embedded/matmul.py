@@ -22,6 +22,8 @@ from .llama_cpp import Library, open_library
 SWITCH = "SUBQUEST_CPU_KERNEL"
 TRIED = ("asimddp", "avx512_vnni")
 """Instructions with which the kernel runs without being asked for."""
+WEIGHT_KINDS = {2, 3, 6, 7, 8, 12, 13, 14}
+"""Types of weights that it multiplies, by ggml's numbers: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K."""
 
 
 class Kernel:

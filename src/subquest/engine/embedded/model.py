@@ -17,7 +17,7 @@ from ...models.memory import check_memory
 from ...protocol import fence_tokens
 from ..gguf_file import CONTROL, USER_DEFINED, read_gguf_file, tokens_of_kind
 from .llama_cpp import Batch, Library
-from .matmul import Kernel, install, switched_off
+from .matmul import WEIGHT_KINDS, Kernel, install, switched_off
 
 
 class Stretch(NamedTuple):
@@ -27,8 +27,8 @@ class Stretch(NamedTuple):
     start: int
     """Position of the first of them."""
     tokens: Sequence[int]
-    wanted: bool
-    """Whether the logits after the last of them are wanted."""
+    wanted: int
+    """After how many of the last of them the logits are wanted."""
 
 
 class Vocabulary:
@@ -119,6 +119,8 @@ class Model:
         self.path = path
         self.sequences = sequences
         self.batch = batch
+        self.checks_cheaply = False
+        """Whether our kernel computes all products, so that a few tokens in a pass cost little more than one."""
         self._model = self._context = None
         self._adapter: int | None = None
         for file in (path, adapter):
@@ -135,6 +137,9 @@ class Model:
         with suppress(DataError):  # a file that llama.cpp reads, and we do not: its tokens stay unknown
             described = read_gguf_file(path)
             fence_tokens(tokens_of_kind(described, CONTROL), tokens_of_kind(described, USER_DEFINED))
+            weights = [tensor for tensor in described.tensors if len(tensor.shape) > 1]
+            known = all(len(tensor.shape) == 2 and tensor.kind in WEIGHT_KINDS for tensor in weights)
+            self.checks_cheaply = bool(self.kernel) and known
         try:
             kinds = (calls.llama_model_has_encoder, calls.llama_model_is_recurrent, calls.llama_model_is_hybrid)
             if any(kind(self._model) for kind in kinds):
@@ -193,7 +198,7 @@ class Model:
         return out.value.decode() if n >= 0 else ""
 
     def step(self, stretches: Sequence[Stretch]) -> list[np.ndarray[Any, np.dtype[np.float32]]] | None:
-        """Process the stretches in one pass; logits of those that want them, in order. None: too few free cells."""
+        """Process the stretches in one pass; the logits that they want, in order. None: too few free cells."""
         n = 0
         self._wanted[:] = 0
         rows: list[int] = []
@@ -203,9 +208,8 @@ class Model:
             self._positions[n:end] = np.arange(stretch.start, stretch.start + len(stretch.tokens))
             self._sequences[n:end] = stretch.sequence
             n = end
-            if stretch.wanted:
-                self._wanted[n - 1] = 1
-                rows.append(n - 1)
+            self._wanted[n - stretch.wanted : n] = 1
+            rows += range(n - stretch.wanted, n)
         self._batch.n_tokens = n
         with self._kernel.passes(self._uses_kernel) if self._kernel else nullcontext():
             status = self._calls.llama_decode(self._context, self._batch)

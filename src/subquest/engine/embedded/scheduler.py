@@ -6,26 +6,30 @@ cache run out (`cell_cache`), the youngest running turn waits as a last resort.
 
 Sequences share cells where their contexts begin alike: forks, k rollouts of one question, executors with one system
 prompt. A turn whose beginning another turn is reading waits for it and then shares it, instead of reading it twice.
-A role's prompt that an earlier process has read comes from the disk (`saved_prompts`).
+A role's prompt that an earlier process has read comes from the disk (`saved_prompts`). Where one or two turns are
+being written and nothing is read, a pass also checks tokens that are guessed from the context (`lookup`).
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...errors import EngineError, EngineRefused, EngineUnavailable
-from ..interface import FinishReason, Sampling
+from ..interface import FinishReason, Sampling, repeats_itself
 from .cell_cache import WORTH_SHARING, CacheEntry, CellCache, common_prefix
+from .lookup import MOST, Guess, Lookup, look_up
 from .model import Model, Stretch
-from .sampling import choose, log_sum
+from .sampling import Logits, choose, log_sum
 from .saved_prompts import LEAST, SavedPrompts
 
 Command = Callable[[], None]
+LOOPS_EVERY = 16
+"""Tokens after which a turn is searched for a loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ class Job:
     cached: int | None = None
     save: bool = False
     """The role's prompt is not on disk yet: it is read by itself and saved."""
+    context: str = ""
+    """`ids`, one character each, once they are looked up."""
     random: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,9 +85,10 @@ class Job:
 class Scheduler:
     """Runs jobs on a model in a thread of its own."""
 
-    def __init__(self, model: Model, saved: SavedPrompts | None = None) -> None:
+    def __init__(self, model: Model, saved: SavedPrompts | None = None, lookup: Lookup | None = None) -> None:
         self._model = model
         self._saved = saved
+        self._lookup = lookup if model.checks_cheaply else None
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._waiting: list[Job] = []
         self._running: list[Job] = []
@@ -197,6 +204,7 @@ class Scheduler:
         self._cache.clock += 1
         stretches: list[Stretch] = []
         moved: list[Job] = []
+        guesses = self._guesses()
         room = self._model.batch
         for job in sorted(self._running, key=Job.unread):
             if job.cached is None and self._must_wait(job):
@@ -210,11 +218,19 @@ class Scheduler:
             if not tokens:
                 break
             assert job.entry.slot is not None
-            stretches.append(Stretch(job.entry.slot, start, tokens, start + len(tokens) == len(job.ids)))
+            wanted = int(start + len(tokens) == len(job.ids))
+            if self._lookup is not None and job in guesses:
+                ahead = guesses[job].tokens[: self._lookup.allowed(guesses[job], len(guesses))]
+                ahead = ahead[: max(0, job.limit - job.sampled - 1)]
+                tokens, wanted = [*tokens, *ahead], 1 + len(ahead)
+            stretches.append(Stretch(job.entry.slot, start, tokens, wanted))
             moved.append(job)
             room -= len(tokens)
         try:
             rows = self._model.step(stretches)
+            if rows is None and guesses:  # a guess is not worth another session's cache
+                stretches = [_without_guess(stretch) for stretch in stretches]
+                rows = self._model.step(stretches)
         except EngineError as error:
             for job in list(self._running):
                 self._finish(job, error)
@@ -231,7 +247,17 @@ class Scheduler:
                 job.save = False
                 self._saved.save(job.entry.ids, self._model.state(stretch.sequence))
             if stretch.wanted:
-                self._write(job, next(logits))
+                checked = stretch.tokens[len(stretch.tokens) - stretch.wanted + 1 :]
+                self._write(job, [next(logits) for _ in range(stretch.wanted)], checked, guesses.get(job))
+
+    def _guesses(self) -> dict[Job, Guess]:
+        """What each turn may write next, if the pass writes few turns and reads nothing."""
+        jobs = self._running
+        if self._lookup is None or len(jobs) > MOST // 2 or any(job.unread() > 1 or job.choices for job in jobs):
+            return {}
+        for job in jobs:
+            job.context += "".join(map(chr, job.ids[len(job.context) :]))
+        return {job: look_up(job.context) for job in jobs}
 
     def _must_wait(self, job: Job) -> bool:
         """Share the longest prefix that others have read. True: another turn is about to read a longer one."""
@@ -270,13 +296,27 @@ class Scheduler:
             self._model.drop(entry.slot)
             self._saved.forget(prompt)
 
-    def _write(self, job: Job, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
-        """Sample the next token, and finish the turn if that ends it."""
+    def _write(self, job: Job, rows: Sequence[Logits], checked: Sequence[int], guess: Guess | None) -> None:
+        """Sample the next token; if it was guessed, the one after it too, and so on. Finish the turn if one ends it."""
         if job.choices:
-            total = log_sum(logits)
-            found = tuple(float(logits[token]) - total for token in job.choices)
+            total = log_sum(rows[0])
+            found = tuple(float(rows[0][token]) - total for token in job.choices)
             self._finish(job, Outcome(job.choices, found, b"", "length", "", 0, job.cached or 0))
             return
+        before = len(job.ids)
+        outcome = None
+        for row, guessed in zip(rows, (*checked, None), strict=True):
+            outcome = self._next_token(job, row)
+            if outcome is not None or job.ids[-1] != guessed:
+                break
+        if self._lookup is not None and guess is not None:
+            self._lookup.note(guess, job.ids[before])
+        self._cache.truncate(job.entry, len(job.ids) - 1)
+        if outcome is not None:
+            self._finish(job, outcome)
+
+    def _next_token(self, job: Job, logits: Logits) -> Outcome | None:
+        """Sample the next token; the outcome if that ends the turn."""
         token, logprob = choose(logits, job.sampling, job.random)
         job.ids.append(token)
         job.sampled += 1
@@ -293,13 +333,12 @@ class Scheduler:
             stop, stop_end = find_stop(job.text, before, job.sampling.stop)
             if stop:
                 finish = "stop"
-            elif job.sampled >= job.limit:
+            elif job.sampled >= job.limit or _loops(job):
                 finish = "length"
-        if finish:
-            ids = tuple(job.ids[len(job.ids) - job.sampled :])
-            cached = job.cached or 0
-            outcome = Outcome(ids, tuple(job.logprobs), bytes(job.text), finish, stop, stop_end, cached)
-            self._finish(job, outcome)
+        if not finish:
+            return None
+        ids = tuple(job.ids[len(job.ids) - job.sampled :])
+        return Outcome(ids, tuple(job.logprobs), bytes(job.text), finish, stop, stop_end, job.cached or 0)
 
     def _finish(self, job: Job, outcome: Outcome | EngineError) -> None:
         self._remove(job)
@@ -325,6 +364,19 @@ class Scheduler:
             self._waiting.insert(0, job)
         else:
             job.done(EngineUnavailable("the embedded engine's cache has too few cells for this context"))
+
+
+def _loops(job: Job) -> bool:
+    """Whether a greedy turn says the same again and again, in a row, as it would until its limit."""
+    if job.sampling.temperature > 0 or job.sampled % LOOPS_EVERY:
+        return False
+    text = bytes(job.text)
+    return repeats_itself(text) and text.rfind(text[-200:], 0, -1) >= len(text) - 600  # it begins anew after <= 400
+
+
+def _without_guess(stretch: Stretch) -> Stretch:
+    more = max(0, stretch.wanted - 1)
+    return stretch._replace(tokens=stretch.tokens[: len(stretch.tokens) - more], wanted=stretch.wanted - more)
 
 
 def find_stop(text: bytes | bytearray, before: int, stops: Iterable[str]) -> tuple[str, int]:

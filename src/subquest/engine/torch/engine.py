@@ -185,6 +185,10 @@ class TorchEngine:
     async def open(self, messages: Sequence[Message], *, mode: Mode = "chat") -> TorchSession:
         return TorchSession(self, self.vocabulary.prompt_segments(self.chat, messages), mode)
 
+    @property
+    def has_adapter(self) -> bool:
+        return self.weights.adapted
+
     def without_adapter(self) -> TorchEngine | BareEngine:
         """The same model with its base weights, in the same batches and cache; it closes with this one."""
         return BareEngine(self) if self.weights.adapted else self

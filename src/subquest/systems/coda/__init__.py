@@ -186,6 +186,7 @@ class CoDA(System[CoDASettings]):
             elif action.tag == "sql":
                 found = await query(executor, run.searched, action.content)
                 executor.tell(wrap("documents", cut_to_tokens(found, _ROWS_TOKENS, executor.engine)))
+                self._repeat_task(executor)
             elif action.tag in CALLS and run.tools:
                 for shown in await run.tools.shown(executor, run.tools.calls(turn.parsed), _as_documents):
                     executor.tell(shown)
@@ -211,10 +212,14 @@ class CoDA(System[CoDASettings]):
             if tables and tables not in told:
                 told.add(tables)
                 executor.tell(tables)
-            if self.prompts.has("executor_read"):  # small models answer what stands last
-                executor.tell(self.prompts.text("executor_read", task=executor.task))
+            self._repeat_task(executor)
         else:
             executor.tell("<documents>No documents were found.</documents>")
+
+    def _repeat_task(self, executor: Context) -> None:
+        """After documents, because small models answer what stands last."""
+        if self.prompts.has("executor_read"):
+            executor.tell(self.prompts.text("executor_read", task=executor.task))
 
     async def _force_result(self, executor: Context) -> str:
         if not self.settings.force:
