@@ -1,12 +1,15 @@
 """Sessions on the real model: turns, caches, forks, many at once, little room, cancelling, closing."""
 
 import asyncio
+import itertools
 
 import pytest
 
 from subquest.engine import Engine, Generation, Message, Sampling, Session
 from subquest.engine.embedded import EmbeddedEngine, EmbeddedSession
 from subquest.engine.embedded.cell_cache import CacheEntry
+from subquest.engine.embedded.sampling import Choice
+from subquest.engine.embedded.scheduler import Job, _loops
 from subquest.engine.gguf_file import CONTROL, read_gguf_file, tokens_of_kind
 from subquest.errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable, UsageError
 from subquest.models import smollm2_path
@@ -308,3 +311,33 @@ async def test_what_is_written_is_passed_on_token_by_token(engine: EmbeddedEngin
     await session.close()
     assert "".join(pieces) == turn.text
     assert len(pieces) > 3
+
+
+@pytest.mark.parametrize(
+    ("words", "temperature", "written"),
+    [
+        (["international", " responsibilities"], 0.0, 64),  # 15 characters a token on average: 4 * 200 are 54 tokens
+        (["international", " responsibilities"], 0.5, 100),  # a sampled turn may still leave the loop
+        ([" one", " two", " three"], 0.0, 100),  # the same three words, but not long enough
+    ],
+)
+async def test_a_greedy_turn_that_loops_is_cut(
+    words: list[str], temperature: float, written: int, engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [engine.vocabulary.encode(word)[0] for word in words]
+    assert engine.vocabulary.decode(ids) == "".join(words)
+    tokens = itertools.cycle(ids)
+    monkeypatch.setattr("subquest.engine.embedded.scheduler.choose", lambda *given: Choice(next(tokens), -1.0))
+    session = await engine.open([Message("user", "Go on.")])
+    turn = await session.generate(Sampling(max_tokens=100, temperature=temperature))
+    assert (turn.finish, len(turn.token_ids)) == ("length", written)
+    await session.close()
+
+
+def test_a_sentence_that_comes_up_again_is_no_loop() -> None:
+    sentence = "The board met in the old mill on Tuesday and decided nothing at all, as the minutes of the clerk say. "
+    between = "".join(f"Then matter {n} was discussed and put off. " for n in range(12))
+    apart = "".join(f"{sentence * 2}{between}" for _ in range(5))
+    for text, loops in ((sentence * 9, True), (apart + sentence * 2, False), (sentence * 4, False)):
+        job = Job(CacheEntry(), [1], Sampling(), 512, print, sampled=16, text=bytearray(text.encode()))
+        assert _loops(job) is loops

@@ -263,3 +263,9 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, FinishReason, str
         return text, "end", ""
     end, _, stop = min(found)
     return text[:end], "stop", stop
+
+
+def repeats_itself(text: str | bytes) -> bool:
+    """Whether a text ends in a loop: its last 200 characters stand in it four times or more."""
+    end = text[-200:]
+    return len(end) == 200 and text.count(end) > 3  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Message, Mode, Sampling, Session
-from ..engine.interface import HidesReasoning, TakesTurns
+from ..engine.interface import HidesReasoning, TakesTurns, repeats_itself
 from ..errors import ContextOverflow, EngineError, EngineRefused, EngineUnavailable
 from ..events import EventLog
 from ..limits import Budget, Repeats
@@ -23,7 +23,7 @@ from .barrier import BarrierError
 from .rendering import cut_to_tokens, render_documents
 from .role_setup import RoleSetup, stopping
 from .thought import HIDDEN_THOUGHT, LEAST_THOUGHT, explain_unfinished, join_turns, replace_turn
-from .turn import Turn, explain_cut, gave_up, repeats_itself
+from .turn import Turn, explain_cut, gave_up
 from .window import CIRCLE, Shown, Text, Transcript, missing_tokens
 
 _OPENED = re.compile(r"<(\w+)>\s*\Z")
@@ -258,8 +258,9 @@ class Context:
         turn = Turn(text, parse(f"{text}</think>" if cut else text), generation)
         self.format_errors.extend(turn.parsed.problems)
         if generation.finish == "length":
-            self.format_errors.append(f"cut at {sampling.max_tokens} tokens")
-            what = f"{sampling.max_tokens} tokens in a turn"
+            tokens = min(sampling.max_tokens, len(generation.token_ids) or sampling.max_tokens)
+            self.format_errors.append(f"cut at {tokens} tokens")
+            what = f"{tokens} tokens in a turn"
             self.run.events.emit("limit", self.id, what=what, message=explain_cut(generation.text))
         for problem in generation.problems:
             where = "format" if generation.tool_calls else "engine"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..engine import Generation
-from .turn import repeats_itself
+from ..engine.interface import repeats_itself
 
 HIDDEN_THOUGHT = 32_768
 """Tokens requested once when an endpoint spent a whole turn on hidden thinking and cannot continue it."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ..engine import Generation
+from ..engine.interface import repeats_itself
 from ..events import EventLog
 from ..protocol import Parsed
 
@@ -17,12 +18,6 @@ class Turn:
     text: str
     parsed: Parsed
     generation: Generation
-
-
-def repeats_itself(text: str) -> bool:
-    """Whether a text ends in a loop: its last 200 characters stand in it four times or more."""
-    end = text[-200:]
-    return len(end) == 200 and text.count(end) > 3
 
 
 def explain_cut(text: str) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...errors import EngineError, EngineRefused, EngineUnavailable
-from ..interface import FinishReason, Sampling
+from ..interface import FinishReason, Sampling, repeats_itself
 from .cell_cache import WORTH_SHARING, CacheEntry, CellCache, common_prefix
 from .lookup import MOST, Guess, Lookup, look_up
 from .model import Model, Stretch
@@ -28,6 +28,8 @@ from .sampling import Logits, choose, log_sum
 from .saved_prompts import LEAST, SavedPrompts
 
 Command = Callable[[], None]
+LOOPS_EVERY = 16
+"""Tokens after which a turn is searched for a loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +333,7 @@ class Scheduler:
             stop, stop_end = find_stop(job.text, before, job.sampling.stop)
             if stop:
                 finish = "stop"
-            elif job.sampled >= job.limit:
+            elif job.sampled >= job.limit or _loops(job):
                 finish = "length"
         if not finish:
             return None
@@ -362,6 +364,14 @@ class Scheduler:
             self._waiting.insert(0, job)
         else:
             job.done(EngineUnavailable("the embedded engine's cache has too few cells for this context"))
+
+
+def _loops(job: Job) -> bool:
+    """Whether a greedy turn says the same again and again, in a row, as it would until its limit."""
+    if job.sampling.temperature > 0 or job.sampled % LOOPS_EVERY:
+        return False
+    text = bytes(job.text)
+    return repeats_itself(text) and text.rfind(text[-200:], 0, -1) >= len(text) - 600  # it begins anew after <= 400
 
 
 def _without_guess(stretch: Stretch) -> Stretch:
