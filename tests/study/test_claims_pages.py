@@ -1,5 +1,6 @@
 """The pages of the claims: every command that they show is run on a tiny model, and what they say before and after."""
 
+import itertools
 import re
 import shlex
 import shutil
@@ -80,6 +81,23 @@ def test_every_command_of_the_pages_runs(tmp_path: Path, monkeypatch: pytest.Mon
     assert main(["study", "claims-1.5b", "--out", str(out), "--write", str(docs / "claims.md"), *where]) == 0
     assert "| [Figure 2](claims/coda.md#coda-peco) |" in (docs / "claims.md").read_text()
     assert (docs / "claims" / "coda-peco.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(("name", "page"), [("claims-0.5b", "0.5b"), ("claims", "135m")])
+def test_the_commands_of_other_sizes_make_every_row(name: str, page: str) -> None:
+    """Each claim's commands train all that its rows use, and answer them."""
+    study, trained, answered = find_study(name), set(), set()
+    for command in commands(ROOT / "docs" / "claims" / f"{page}.md"):
+        only = [word for flag, word in itertools.pairwise(command) if flag == "--only"]
+        if "--train" in command:
+            trained = {t.name for pattern in only for t in study.select_trainings([pattern])}
+        elif "--run" in command:
+            variants = study.select(only)
+            made = {a for v in variants for a in v.adapters.values() if a in study.trainings}
+            assert made <= trained | set(study.starts), command
+            answered |= {v.name for v in variants}
+            trained = set()
+    assert answered >= {v for claim in study.claims for row in claim.row for v in row.answered_by}
 
 
 def measured(folder: Path, difference: float) -> Progress:

@@ -164,6 +164,8 @@ def test_a_part_of_a_set_takes_its_answers_from_the_set(tmp_path: Path, monkeypa
         {v.name: v for v in (replace(arm, sources=("part", "world")), replace(other, sources=("part",)))},
     )
     alone = replace(made, variants={arm.name: replace(arm, sources=("part",))})
+    progress = Progress(made, Results(tmp_path / "none"), Stamps(made, model="random:llama"))
+    assert [progress.unanswered(v) for v in made.variants.values()] == [8, 3]
     failing = 0
 
     def of(self: Engines, arm: Variant, questions: object) -> dict[str, ScriptedEngine]:

@@ -14,6 +14,7 @@ from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.errors import ConfigError, EngineUnavailable
 from subquest.record import Document, Question, Step
 from subquest.systems.coda.teacher import CoDATeacher
+from subquest.systems.decor.teacher import FULL
 from subquest.train import gold_traces
 from subquest.train import instruct as pipeline
 from subquest.train.data import Material, open_search
@@ -255,6 +256,15 @@ async def test_decor_does_not_answer_from_a_memory_that_lacks_a_step(tmp_path: P
         for turns, kept in ((1, 0), (2, 1)):
             made = await make_traces("decor", [QUESTION], search, *tracing, prompts="compact", turns=turns)
             assert (len(made.episodes), made.rejected) == (kept, {} if kept else {NOT_RETRIEVED: 1})
+
+
+async def test_decors_teacher_does_not_compress(tmp_path: Path) -> None:
+    """It would have to write facts in fewer words; before, it wrote the answer."""
+    source = tiny_source("llama", [d.text for d in DOCUMENTS])
+    tracing = (Vocabulary(source.tokenizer, source.architecture.vocabulary), CHATML)
+    with open_search(DOCUMENTS, tmp_path) as search:
+        made = await make_traces("decor", [QUESTION], search, *tracing, prompts="compact", memory_tokens=20)
+    assert made.rejected == {FULL: 1}
 
 
 def test_coda_reads_a_date_in_any_form() -> None:

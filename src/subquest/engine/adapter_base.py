@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def check_base(adapter: Path, base: Path) -> None:
     raise UsageError(
         f"the adapter {adapter} was trained on {trained}, and {base.name} is another model of this shape or another "
         f"quantisation of it: {right}. To use it with this file all the same: "
-        f"subquest model adapter convert {adapter} NEW.gguf --base {base}"
+        f"subquest model adapter convert {shlex.quote(str(adapter))} NEW.gguf --base {shlex.quote(str(base))}"
     )
 
 

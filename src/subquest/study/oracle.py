@@ -26,7 +26,7 @@ DEEPER = "Look deeper: "
 PICTURE = ASKED.partition("{")[0]
 UNKNOWN = "It was not found."
 CUT = 800
-"""Characters of an article that a result shows (`systems.toolkit.render`)."""
+"""Characters of an article that a result shows (`runtime.rendering.render_results`)."""
 _NUMBERED = re.compile(r"\[(\d+)\] ")
 _YEAR = re.compile(r"\b\d{4}\b")
 _NAME = re.compile(r"[A-Z][\w’'-]+")

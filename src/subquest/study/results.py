@@ -212,8 +212,10 @@ class Progress:
         return sum(len(unit.hops) for name, unit in units.items() if self.study.asks(variant, name))
 
     def unanswered(self, variant: Variant) -> int:
+        """Questions to ask: a part of a set is answered with the set, where that is asked too."""
         names = self.study.sources_of(variant)
-        return sum(max(self.expected(variant, s) - self.answered(variant, s), 0) for s in names)
+        left = {s: max(self.expected(variant, s) - self.answered(variant, s), 0) for s in names}
+        return sum(count for s, count in left.items() if not left.get(self.study.sources[s].set))
 
     def rows(self, variants: Iterable[Variant]) -> RowCount:
         done = left = stale = 0

@@ -237,4 +237,5 @@ def export_adapter(checkpoint: Path, out: Path, model: ModelPart) -> None:
                 state[f"base_model.model.{name.removeprefix('weight/')}.weight"] = tensor.to(torch.bfloat16)
     out.mkdir(parents=True, exist_ok=True)
     (out / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-    save_file(state, out / "adapter_model.safetensors")  # last: where it exists, the adapter is complete
+    save_file(state, out / "building")
+    os.replace(out / "building", out / "adapter_model.safetensors")  # where it exists, the adapter is complete

@@ -1,4 +1,4 @@
 """What agents use beside an index: web search, pages, a Python sandbox, files and media, and the egress rules.
 
-`systems.toolkit` combines them for one run.
+`runtime.toolkit` combines them for one run.
 """
