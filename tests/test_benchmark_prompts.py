@@ -33,7 +33,7 @@ REPLIES = {
         "<task>Who designed the Orvane Bridge?</task>",
         "<task>What is the birthplace of Mila Torrun?</task>",
         "<answer>Kestel</answer>",
-        *["Hm."] * 6,
+        *("Hm " * n for n in range(1, 7)),
         "<answer>Mila Torrun</answer>",
     ],
     "executor": [

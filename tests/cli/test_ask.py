@@ -311,7 +311,7 @@ def test_unknown_is_a_normal_outcome(place: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_model_that_writes_prose_brings_a_suggestion(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prose = [("planner", "I believe it was somewhere in the north.")] * 7
+    prose = [("planner", f"I believe it was {n} miles to the north.") for n in range(7)]
     script(place, *prose)
     main([*ASK, "--quiet"])
     said = capsys.readouterr().err

@@ -156,9 +156,11 @@ async def test_long_output_keeps_head_and_tail(box):
 )
 async def test_time_is_bounded(code, kept):
     """Code that reacts to an interrupt keeps its variables; other code is killed, and the next call is told."""
-    async with Sandbox(SandboxLimits(seconds=0.5)) as box:
+    async with Sandbox(SandboxLimits(seconds=60)) as box:
         assert (await box.run("x = 41")).ok
+        box.limits = SandboxLimits(seconds=0.5)  # for this call alone: others must not depend on the machine's speed
         result = await box.run(code)
+        box.limits = SandboxLimits(seconds=60)
         if kept:
             assert not result.stopped
             assert "stopped after 0.5 seconds" in result.error or "single process" in result.error
