@@ -55,8 +55,8 @@ class DECORTeacher(GoldTeacher):
         return bool(fact.answer) and (self.holds(evidence, fact) or states(evidence, fact.answer))
 
     def objection(self, episode: Episode) -> str:
-        """Whether a filter left out or misread what its documents state, or memory lost it. A model that played the filter
-        must also write nothing where an unanswerable question asks for what they do not state."""
+        """Whether a filter left out or misread what its documents state, or memory lost it. A model that played the
+        filter must also write nothing where an unanswerable question asks for what they do not state."""
         for reader in episode.by_role("filter"):
             silent = not reader.result or declines(reader.result) or not self._played
             for fact in self._asked.get(one_line(reader.task), ()):
