@@ -15,6 +15,7 @@ from subquest.serve.settings import Settings
 from ..systems.fakes import DOCUMENTS
 from .browsing import ask, browser, expect, needs_browser, page, seen, unfit
 from .conftest import QUESTION, Gate, Start, reply
+from .test_file_handlers import put
 
 __all__ = ["browser", "page"]
 pytestmark = needs_browser
@@ -340,6 +341,15 @@ def test_who_comes_first_is_led_to_the_model(start: Start, page: Any) -> None:
         page.heard.clear()  # the refusal
         page.locator(".welcome").get_by_role("link", name="Model").click()
         page.get_by_label("Address").wait_for()
+
+
+def test_the_first_page_counts_indexes(start: Start, page: Any) -> None:
+    with start() as server, server.client() as client:
+        page.goto(server.url)
+        expect(page.locator(".welcome")).to_contain_text("1 index is ready.")
+        put(client, "bridges.txt", b"The Orvane Bridge is long.")
+        page.reload()
+        expect(page.locator(".welcome")).to_contain_text("2 indexes are ready.")
 
 
 @pytest.mark.slow

@@ -29,7 +29,10 @@ def source(folder: Path, *names: str) -> str:
     folder.mkdir()
     rows = [{"id": str(n), "title": name, "text": f"{name} is a town."} for n, name in enumerate(names)]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    asked = [{"id": str(n), "question": f"What is {name}?", "answers": ["a town"]} for n, name in enumerate(names)]
+    asked = [
+        {"id": str(n), "question": f"What is {name}?", "answers": ["a town"], "supporting_ids": [str(n)]}
+        for n, name in enumerate(names)
+    ]
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
     return str(folder)
 

@@ -14,7 +14,7 @@ from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.errors import ConfigError, EngineUnavailable
 from subquest.record import Document, Question, Step
 from subquest.systems.coda.teacher import CoDATeacher
-from subquest.systems.decor.teacher import FULL
+from subquest.systems.decor.teacher import CUT, FULL
 from subquest.train import gold_traces
 from subquest.train import instruct as pipeline
 from subquest.train.data import Material, open_search
@@ -265,6 +265,43 @@ async def test_decors_teacher_does_not_compress(tmp_path: Path) -> None:
     with open_search(DOCUMENTS, tmp_path) as search:
         made = await make_traces("decor", [QUESTION], search, *tracing, prompts="compact", memory_tokens=20)
     assert made.rejected == {FULL: 1}
+
+
+async def test_decor_learns_nothing_from_evidence_that_memory_cut(tmp_path: Path) -> None:
+    """The answer would be right, from notes that do not say it."""
+    source = tiny_source("llama", [d.text for d in DOCUMENTS])
+    tracing = (Vocabulary(source.tokenizer, source.architecture.vocabulary), CHATML)
+    with open_search(DOCUMENTS, tmp_path) as search:
+        for size, rejected in ((20, {CUT: 1}), (4096, {})):
+            made = await make_traces("decor", [QUESTION], search, *tracing, prompts="full", memory_tokens=size)
+            assert made.rejected == rejected
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [("Ada Vale made it.", ""), ("A painter.", "wrong: wrong sub-answer"), ("long " * 50, f"flawed: {CUT}")],
+)
+async def test_who_plays_a_role_of_decor_compresses_as_well(facts: str, reason: str, tmp_path: Path) -> None:
+    """It need not be named, and nobody learns it: the compressor is a frozen model."""
+
+    def reply(context: Context) -> str:
+        if context.role == "compressor":
+            return facts
+        query = context.text.rpartition("Query: ")[2].partition("\n")[0]
+        found = "Ada Vale, a painter, was born in 1901." if query == BORN else MADE
+        return f"<filter>{found}</filter>"
+
+    source = tiny_source("llama", [d.text for d in DOCUMENTS])
+    tracing = (Vocabulary(source.tokenizer, source.architecture.vocabulary), CHATML)
+    part = InstructPart("any", plans=False, plays=("filter",))
+    settings = {"teacher": ScriptedEngine(reply), "prompts": "compact", "memory_tokens": 36}
+    with open_search(DOCUMENTS, tmp_path) as search:
+        made = await run_pipeline(part, "decor", [QUESTION], DOCUMENTS, search, *tracing, **settings)  # type: ignore[arg-type]
+    assert made.rejected == Counter({f"trace: {reason}": 1} if reason else {})
+    for episode in made.episodes:
+        actions = [event.data["action"] for event in episode.events if event.kind == "memory"]
+        assert actions == ["add", "compress", "add"]
+        assert {t.role for t in episode.trajectories} == {"planner", "filter", "answerer"}
 
 
 def test_coda_reads_a_date_in_any_form() -> None:

@@ -78,9 +78,28 @@ def test_a_source_without_its_passages(tmp_path: Path) -> None:
     assert found.withheld == {"a", "b"}
 
 
-def test_worlds_say_unknown_where_no_article_answers() -> None:
-    found = load_material([DataPart("world:seed=3,articles=160,questions=20,unanswerable=0.2")])
-    assert sum(q.unanswerable for q in found.questions) == 4
+def test_a_source_none_of_whose_questions_can_be_unanswerable(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text(json.dumps({"id": "a", "title": "Ys", "text": "Ys is a town."}))
+    (tmp_path / "questions.jsonl").write_text(json.dumps({"id": "q", "question": "Where?", "answers": ["Ys"]}) + "\n")
+    part = DataPart(str(tmp_path / "questions.jsonl"), (str(tmp_path / "corpus.jsonl"),), unanswerable=0.1)
+    with pytest.raises(ConfigError, match=r"unanswerable = 0\.1, but none of its questions can .* supporting_ids"):
+        load_material([part])
+
+
+@pytest.mark.parametrize(("questions", "share", "wanted"), [(20, 0.2, 4), (8, 0.1, 1), (4, 0.1, 1), (10, 0.0, 0)])
+def test_worlds_say_unknown_where_no_article_answers(questions: int, share: float, wanted: int) -> None:
+    """Whether the world asks for what it does not state, or a source's passages are taken out of the search."""
+    world = f"world:seed=3,articles=160,questions={questions}"
+    made = load_material([DataPart(f"{world},unanswerable={share}")])
+    taken = load_material([DataPart(world, unanswerable=share)])
+    for found in (made, taken):
+        assert sum(q.unanswerable for q in found.questions) == wanted
+        assert len(found.questions) == questions
+    assert not made.withheld
+    gone = {id for q in taken.questions if q.unanswerable for id in q.supporting_ids}
+    assert taken.withheld <= gone
+    assert len(taken.withheld) >= wanted
+    assert not taken.withheld & {d.id for d in taken.documents}
 
 
 @pytest.fixture(scope="module")

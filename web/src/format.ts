@@ -1,6 +1,10 @@
 export const count = (n: number | undefined): string => (n ?? 0).toLocaleString("en");
 
-export const plural = (n: number | undefined, one: string): string => `${count(n)} ${one}${n === 1 ? "" : "s"}`;
+/** How many there are: 1 passage, 2 indexes, 0 queries. */
+export function plural(n: number | undefined, one: string): string {
+  if (n === 1) return `1 ${one}`;
+  return `${count(n)} ${one.replace(/([^aeiou])y$/, "$1ie").replace(/(s|x|z|ch|sh)$/, "$1e")}s`;
+}
 
 export function seconds(s: number | undefined): string {
   const value = s ?? 0;

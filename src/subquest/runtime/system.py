@@ -66,6 +66,8 @@ class System(Solver, Generic[S]):
     needs_training: ClassVar[bool] = False
     """Whether it is made for a model that was trained on its format; others only follow its prompt."""
     roles: ClassVar[tuple[str, ...]] = ()
+    frozen: ClassVar[tuple[str, ...]] = ()
+    """Roles that are never trained: no trace of them is learnt, and a model that plays any role plays them as well."""
     Settings: ClassVar[type[Any]] = NoSettings
     sampling: ClassVar[Sampling] = Sampling()
     """How the paper decodes."""

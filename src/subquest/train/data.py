@@ -68,7 +68,7 @@ def load_material(
             found = found[: part.limit]
         if part.unanswerable:
             found, gone = withhold(found, passages, part.unanswerable, seed=seed, keep=keep)
-            withheld |= gone
+            withheld |= gone or _none_unanswerable(part)
         whole, share = divmod(part.weight, 1.0)
         count = round(len(found) * share)
         drawn = draw_sample(found, count, seed) if count else []
@@ -88,6 +88,14 @@ def load_material(
 
 def _no_such(part: DataPart) -> list[Question]:
     raise ConfigError(f"{part.questions} has no questions of the types {', '.join(part.types)}")
+
+
+def _none_unanswerable(part: DataPart) -> frozenset[str]:
+    raise ConfigError(
+        f"{part.questions}: unanswerable = {part.unanswerable:g}, but none of its questions can be made unanswerable: "
+        "a question must have supporting_ids, no other passage may answer it, and no question that stays "
+        "answerable may need these passages. Give the source more questions, or leave unanswerable out"
+    )
 
 
 def note_digest(digests: dict[str, str], what: str, rows: Iterable[object]) -> None:

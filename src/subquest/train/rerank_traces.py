@@ -96,8 +96,7 @@ class Library:
     """The passages of a source, by id and by title."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
-        # a world's passages have its name before their id, its questions have not
-        self._by_id = {d.id: d for d in documents} | {d.id.rpartition("/")[2]: d for d in documents}
+        self._by_id = {d.id: d for d in documents}
 
     def support(self, question: Question) -> list[Document]:
         return self.named(question.supporting_ids)

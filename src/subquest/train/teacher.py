@@ -175,6 +175,8 @@ async def make_traces(
     gate = asyncio.Semaphore(concurrency)
     kind = get(system)
     read: dict[str, str] = {}
+    frozen = frozenset(kind.frozen)
+    player = player and player._replace(roles=player.roles | frozen)
     alone = player is not None and player.roles >= set(kind.roles)
 
     async def trace(question: Question) -> Episode | str:
@@ -193,7 +195,7 @@ async def make_traces(
             reason = _rejection(episode) or teacher.objection(episode)
             if not reason:
                 read.update(running.prompts.digests)
-                return _without(episode, teacher.untaught)
+                return _without(episode, teacher.untaught | frozen)
         return reason
 
     episodes: list[Episode] = []

@@ -40,13 +40,11 @@ def withhold(
     seed: int,
     keep: Collection[str] = (),
 ) -> Withheld:
-    """Make a share of the questions unanswerable; fewer where not enough can be. Passages in `keep` stay.
+    """Make a share of the questions unanswerable, at least one; fewer where not enough can be. Passages in `keep` stay.
 
     Of every second chain of steps only the last passage is taken out, so that the first step still succeeds.
     """
-    wanted = round(share * len(questions))
-    if not wanted:
-        return Withheld(list(questions), frozenset())
+    wanted = max(1, round(share * len(questions))) if share else 0
     passages = {d.id: _Passage(text := f"{d.title} {d.text}", text.casefold()) for d in documents}
     resting: defaultdict[str, list[Question]] = defaultdict(list)
     for question in questions:

@@ -69,9 +69,14 @@ def make_source(source: str) -> Found:
     """The questions and passages of `world:seed=1,articles=500`."""
     world = world_of(source)
     name = f"world-{world.recipe.seed}"
-    # ids of different worlds must differ within one index
-    documents = [replace(d, id=f"{name}/{d.id}") for d in world.documents]
-    return [replace(q, dataset=name) for q in world.questions], documents
+
+    def named(id: str) -> str:  # ids of different worlds must differ within one index
+        return f"{name}/{id}"
+
+    documents = [replace(d, id=named(d.id)) for d in world.documents]
+    return [
+        replace(q, dataset=name, supporting_ids=tuple(map(named, q.supporting_ids))) for q in world.questions
+    ], documents
 
 
 def world_of(source: str) -> World:

@@ -87,21 +87,20 @@ def make_questions(
     hops: Sequence[int] = (1, 2, 3, 4),
     types: Sequence[str] = TYPES,
     phrasings: str = "all",
-    unanswerable: float = 0.0,
+    unanswerable: int = 0,
 ) -> list[Question]:
-    """The region's questions as records; `unanswerable` is the share that no article answers."""
+    """The region's questions as records; no article answers `unanswerable` of them."""
     drafter = Drafter(region, statements, phrasings)
-    without = round(count * unanswerable)
-    drafts = draft_questions(drafter, count - without, hops, types)
+    drafts = draft_questions(drafter, count - unanswerable, hops, types)
     texts = {d.text for d in drafts}
-    for _ in range(without * ATTEMPTS):
-        if without == 0:
+    for _ in range(unanswerable * ATTEMPTS):
+        if unanswerable == 0:
             break
         draft = draft_unanswerable(drafter)
         if draft is not None and draft.text not in texts:
             texts.add(draft.text)
             drafts.append(draft)
-            without -= 1
+            unanswerable -= 1
     return [_record(d, f"{world}-r{region.number}-q{i}", world, split, drafter) for i, d in enumerate(drafts)]
 
 

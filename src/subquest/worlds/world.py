@@ -50,7 +50,7 @@ class Recipe:
     near_duplicates: float = 0.04
     """How often a new name repeats or resembles an old one."""
     unanswerable: float = 0.0
-    """Share of questions that no article answers."""
+    """Share of questions that no article answers; at least one question if it is above 0."""
 
     def __post_init__(self) -> None:
         if self.articles < SMALLEST:
@@ -78,6 +78,12 @@ class Recipe:
     @property
     def name(self) -> str:
         return f"world-{self.seed}-{self.split}"
+
+    @property
+    def without_answer(self) -> int:
+        """Number of questions that no article answers."""
+        least = min(1, self.questions) if self.unanswerable else 0
+        return max(least, round(self.questions * self.unanswerable))
 
     @property
     def regions(self) -> list[int]:
@@ -170,7 +176,8 @@ def make_part(recipe: Recipe, index: int) -> Part:
         articles.append(article)
     questions = make_questions(
         region, statements, _shares(recipe.questions, len(sizes))[index], world=recipe.name, split=recipe.split,
-        hops=recipe.hops, types=recipe.types, phrasings=recipe.phrasings, unanswerable=recipe.unanswerable,
+        hops=recipe.hops, types=recipe.types, phrasings=recipe.phrasings,
+        unanswerable=_shares(recipe.without_answer, len(sizes))[index],
     )  # fmt: skip
     return Part(RandomStream(recipe.seed, numbers[index], "order").shuffled(articles), questions)
 

@@ -111,7 +111,7 @@ function Welcome(props: { about: About }) {
         <li>
           <b>Bring documents</b>
           {indexes.length > 0
-            ? <span>{plural(indexes.length, "index").replace("indexs", "indexes")} {indexes.length === 1 ? "is" : "are"} ready. Files that you add become another.</span>
+            ? <span>{plural(indexes.length, "index")} {indexes.length === 1 ? "is" : "are"} ready. Files that you add become another.</span>
             : <span>There are none yet: add files or a folder above, or fill an index under <a href="#/indexes">Indexes</a>.</span>}
         </li>
         <li><b>Ask</b> <span>Works best for questions that no single passage answers: each part is searched for on its own.</span></li>

@@ -74,6 +74,7 @@ class DECOR(System[DECORSettings]):
     name = "decor"
     description = "A planner searches step by step, a filter keeps the evidence, an answerer concludes from the notes."
     roles = ("planner", "filter", "answerer", "compressor")
+    frozen = ("compressor",)
     answering = "answerer"
     Settings = DECORSettings
 

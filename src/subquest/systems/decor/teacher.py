@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from ...record import Episode, Question
 from ...runtime.rendering import one_line
@@ -12,6 +13,7 @@ from ...train.facts import Fact, query, read, states, titles_in
 from ...train.gold import WRONG, GiveUp, GoldTeacher, View
 
 FULL = "memory was full: nobody learns to compress it"
+CUT = "memory was too small for the evidence"
 _ENTRY = re.compile(r"^\d+\. (.*)$", re.MULTILINE)
 
 
@@ -53,8 +55,8 @@ class DECORTeacher(GoldTeacher):
         return bool(fact.answer) and (self.holds(evidence, fact) or states(evidence, fact.answer))
 
     def objection(self, episode: Episode) -> str:
-        """Whether a filter left out or misread what its documents state. A model that played it must also write nothing
-        where an unanswerable question asks for what they do not state."""
+        """Whether a filter left out or misread what its documents state, or memory lost it. A model that played the
+        filter must also write nothing where an unanswerable question asks for what they do not state."""
         for reader in episode.by_role("filter"):
             silent = not reader.result or declines(reader.result) or not self._played
             for fact in self._asked.get(one_line(reader.task), ()):
@@ -62,7 +64,15 @@ class DECORTeacher(GoldTeacher):
                 right = self._in(reader.result, fact) if stated else silent or not self.question.unanswerable
                 if not right:
                     return WRONG
-        return ""
+        kept = [event.data for event in episode.events if event.kind == "memory"]
+        if any(memory["action"] in ("cut", "drop") for memory in kept):
+            return CUT
+        return WRONG if any(memory["action"] == "compress" and self._lost(memory) for memory in kept) else ""
+
+    def _lost(self, memory: Mapping[str, Any]) -> bool:
+        """Whether a model left out of memory what it was to compress."""
+        before, after = "\n".join(memory["replaced"]), "\n".join(entry["evidence"] for entry in memory["entries"])
+        return any(self._in(before, fact) and not self._in(after, fact) for fact in self.facts)
 
     def _plan(self, view: View) -> str:
         at, self._planned = self._planned, self._planned + 1
