@@ -1,7 +1,7 @@
 """An engine whose batches are the same in every run.
 
-What a model writes is rounded according to the turns that share its batch, and which turns do depends on when they come.
-A trainer at a high learning rate makes much of the last digit.
+What a model writes is rounded according to the turns that share its batch, and which turns do depends on when they
+come. A trainer at a high learning rate makes much of the last digit.
 """
 
 import asyncio
