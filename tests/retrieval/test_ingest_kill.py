@@ -14,9 +14,10 @@ from subquest.retrieval import Index, segment_builder, writer
 from subquest.retrieval.ingest import State, ingest
 
 from ..readers.made import pdf
-from .test_crash import KILLS, killed
+from .test_crash import killed
 
 FILES = 30
+KILLS = 10
 
 
 @pytest.fixture(autouse=True)
