@@ -101,6 +101,7 @@ def test_stopping_at_a_server_that_is_gone(start: Start, gate: Gate, page: Any) 
             page.route(place, lambda route: route.abort())
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+        page.goto("about:blank")
         assert not [heard for heard in page.heard if "net::ERR_FAILED" not in heard]
         page.heard.clear()
 
