@@ -6,9 +6,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-import gc
 import re
-import time
 from collections.abc import Callable
 from typing import cast
 
@@ -28,14 +26,12 @@ from subquest.protocol.loose_json import find_object
 from subquest.protocol.text_calls import find_calls
 from subquest.question_writing import checks
 from subquest.record import Document, Hit, Segment, Trajectory
-from subquest.retrieval import titles
 from subquest.retrieval.analysis import Analysis
 from subquest.retrieval.highlight import highlight
 from subquest.retrieval.passages import Passages
 from subquest.retrieval.rerank import parse_order
 from subquest.retrieval.splitter import unwrapped
 from subquest.retrieval.titles import title_words
-from subquest.runtime import evidence, fit, relevance
 from subquest.runtime.barrier import Barrier
 from subquest.runtime.code_session import bare_code
 from subquest.runtime.context import Context
@@ -56,6 +52,8 @@ from subquest.systems.hira.coordinator import named_in
 from subquest.systems.hira.deep_search import _information
 from subquest.systems.hira.experts import EXPERTS, look_at
 from subquest.systems.hira.memory import Memory
+
+from . import timing
 
 
 def between(unit: str, begin: str = "", end: str = "") -> Callable[[int], str]:
@@ -297,17 +295,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
 
 
 def seconds(parser: Callable[[str], object], text: str, tries: int) -> float:
-    """CPU time of the quickest reading; what an earlier one has left in a cache does not help."""
-    times = []
-    for _ in range(tries):
-        for module in (evidence, fit, relevance, titles):
-            for member in vars(module).values():
-                if hasattr(member, "cache_clear"):
-                    member.cache_clear()
-        begin = time.thread_time()
-        parser(text)
-        times.append(time.thread_time() - begin)
-    return min(times)
+    return timing.seconds(lambda: parser(text), tries, before=timing.clear_caches)
 
 
 def grows_too_fast(parser: Callable[[str], object], make: Callable[[int], str]) -> str:
@@ -330,11 +318,7 @@ def grows_too_fast(parser: Callable[[str], object], make: Callable[[int], str]) 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PARSERS)
 def test_reading_takes_time_by_the_length_of_the_text(name: str) -> None:
-    gc.disable()  # it runs by what other tests have left
-    try:
-        found = {shape: grows_too_fast(PARSERS[name], make) for shape, make in MADE.items()}
-    finally:
-        gc.enable()
+    found = {shape: grows_too_fast(PARSERS[name], make) for shape, make in MADE.items()}
     assert {shape: words for shape, words in found.items() if words} == {}
 
 
@@ -354,16 +338,12 @@ DOCUMENTS: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("task", ["", "Where was the mother born?"])
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_support_takes_time_by_the_length_of_the_documents(name: str, task: str) -> None:
-    def times(size: int, tries: int) -> float:
-        return seconds(
-            lambda text: answered(Finding(task, "Ada" if task else "", "", [Document("d", "", text)])),
-            DOCUMENTS[name](size),
-            tries,
-        )
+    def reading(size: int) -> Callable[[], object]:
+        finding = Finding(task, "Ada" if task else "", "", [Document("d", "", DOCUMENTS[name](size))])
+        return lambda: answered(finding)
 
-    most = 8  # four times as long, and twice that for caches and a busy machine
-    if times(60_000, 1) >= most * times(15_000, 1):  # once more, with care: it may have been the machine
-        assert times(60_000, 3) < most * times(15_000, 5)
+    # four times as long, and twice that for caches and a busy machine
+    assert timing.slower(reading(60_000), reading(15_000), most=8, least=0.001, before=timing.clear_caches) == ""
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -119,8 +120,11 @@ def test_an_interrupt_is_one_word(words: list[str], tmp_path: Path) -> None:
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
+    started = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while words[0] == "world" and process.poll() is None and len(started.read_text().split()) < 2:
+        time.sleep(0.01)  # before its workers are there, it does not listen for a moment
     try:
-        process.wait(3)
+        process.wait(1 if words[0] == "world" else 3)
         pytest.fail(f"it ended by itself: {process.communicate()}")
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGINT)

@@ -47,7 +47,7 @@ def test_a_killed_evaluation_is_not_finished(
         calls[0] += 1
         if calls[0] > ANSWERED:
             stuck.set()
-            go_on.wait(120)
+            go_on.wait(600)
         return answer(reader, messages)
 
     monkeypatch.setattr(Reader, "reply", reply)
@@ -56,8 +56,8 @@ def test_a_killed_evaluation_is_not_finished(
         command += ["--concurrency", "1"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         process = subprocess.Popen([sys.executable, "-m", "subquest", *command], env=environment)
-        assert stuck.wait(120)
-        until = time.monotonic() + 60
+        assert stuck.wait(300)
+        until = time.monotonic() + 300
         while _episodes(place / "runs/one") < ANSWERED and time.monotonic() < until:
             time.sleep(0.05)
         assert f"running: {ANSWERED} of {QUESTIONS}" in listed(capsys)

@@ -183,15 +183,18 @@ def test_a_model_reads_the_same_with_the_kernel(models: tuple[Model, Model]) -> 
 
 
 def test_reading_takes_a_third_of_the_time(models: tuple[Model, Model]) -> None:
-    """In computing time, which other work on the machine disturbs least; the best of interleaved rounds."""
+    """In computing time, which other work on the machine disturbs least; the best of interleaved rounds, some of which
+    may be disturbed all the same."""
     ids = [1000 + 37 * i for i in range(64)]
     seconds = [9e9, 9e9]
-    for _ in range(2):
+    for _ in range(20):
         for i, model in enumerate(models):
             start = time.process_time()
             log_probs(model, ids, [64])
             seconds[i] = min(seconds[i], time.process_time() - start)
-    assert seconds[1] > 3 * seconds[0]
+        if seconds[1] > 3 * seconds[0]:
+            return
+    pytest.fail(f"{seconds[0]:.3f} s with the kernel, {seconds[1]:.3f} s without")
 
 
 def test_engines_with_and_without_run_at_the_same_time(models: tuple[Model, Model]) -> None:

@@ -22,6 +22,13 @@ from subquest.engine.torch import TorchEngine
 
 torch.set_num_threads(1)
 
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """Random numbers depend on nothing but the test."""
+    torch.manual_seed(0)
+
+
 FAMILIES = ("llama", "qwen2", "qwen3")
 _CLASSES: dict[str, tuple[Any, Any]] = {
     "llama": (LlamaConfig, LlamaForCausalLM),

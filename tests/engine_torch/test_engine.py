@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -108,14 +109,30 @@ async def test_completion_mode_continues_the_turn(make_engine: Make) -> None:
     assert session.segments[-1].role == "assistant"
 
 
+def hold(engine: TorchEngine, *, after: int) -> threading.Event:
+    """After so many steps the engine goes on only once the event is set."""
+    go_on, decode, steps = threading.Event(), engine.runner.decode, count()
+
+    def held(slots: Any, **kind: Any) -> Any:
+        if next(steps) >= after:
+            go_on.wait(300)
+        return decode(slots, **kind)
+
+    engine.runner.decode = held  # type: ignore[method-assign]
+    return go_on
+
+
 async def test_cancel_frees_everything_and_leaves_the_context(make_engine: Make) -> None:
     engine = make_engine(wanting("endless"))
+    all_cancelled = hold(engine, after=60)  # at different moments, but none of them at its end
     sessions = [await engine.open([Message("user", f"question {n}")]) for n in range(40)]
     before = [s.segments for s in sessions]
     tasks = [asyncio.create_task(s.generate(Sampling(max_tokens=400))) for s in sessions]
     for n, task in enumerate(tasks):
         await asyncio.sleep(0.002 * (n % 3))
         task.cancel()
+    await asyncio.sleep(0)  # so that each has asked for its end
+    all_cancelled.set()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert all(task.cancelled() for task in tasks)
     assert [s.segments for s in sessions] == before
@@ -271,7 +288,7 @@ async def test_turns_that_ask_while_the_device_fails_are_told_too(make_engine: M
     while not engine.scheduler.decoding:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     late = asyncio.gather(second.generate(Sampling()), third.generate(Sampling()), running, return_exceptions=True)
-    results = await asyncio.wait_for(late, 20)
+    results = await asyncio.wait_for(late, 300)
     assert all(isinstance(r, EngineError) and "out of luck" in str(r) for r in results)
     with pytest.raises(EngineError, match="out of luck"):
         engine.refresh()
@@ -279,6 +296,7 @@ async def test_turns_that_ask_while_the_device_fails_are_told_too(make_engine: M
 
 async def test_a_turn_that_is_cancelled_while_the_engine_closes_is_cancelled(make_engine: Make) -> None:
     engine = make_engine(wanting("endless"))
+    go_on = hold(engine, after=3)
     session = await engine.open(ASK)
     task = asyncio.create_task(session.generate(Sampling(max_tokens=400)))
     while not engine.scheduler.decoding:  # noqa: ASYNC110
@@ -286,6 +304,8 @@ async def test_a_turn_that_is_cancelled_while_the_engine_closes_is_cancelled(mak
     closing = asyncio.create_task(engine.close())
     await asyncio.sleep(0)
     task.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
     await asyncio.gather(task, closing, return_exceptions=True)
     assert task.cancelled()
 
@@ -358,5 +378,5 @@ async def test_environment_steps_overlap_with_generation(make_engine: Make) -> N
         order.append("quick")
         searching.set()
 
-    await asyncio.wait_for(asyncio.gather(slow(), quick()), 60)
+    await asyncio.wait_for(asyncio.gather(slow(), quick()), 300)
     assert order == ["quick", "slow"]

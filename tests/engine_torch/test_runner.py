@@ -56,7 +56,7 @@ async def episodes(staged: bool) -> tuple[Drawn, Runner]:
     all_asked = threading.Event()  # else it depends on the machine how many contexts meet, and whether one must go back
 
     def hold() -> None:
-        all_asked.wait(10)
+        all_asked.wait(300)
 
     engine._inbox.put(hold)
     try:

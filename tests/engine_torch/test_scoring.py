@@ -108,7 +108,7 @@ def held_passes(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threa
 
     def slow(model: Model, shares: Sequence[Share]) -> list[tuple[float, ...]]:
         started.set()
-        go_on.wait(10)
+        go_on.wait(300)
         return real(model, shares)
 
     monkeypatch.setattr(scoring, "next_logprobs", slow)
@@ -116,7 +116,7 @@ def held_passes(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threa
 
 
 def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 300
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.001)
@@ -130,7 +130,7 @@ async def test_a_call_has_one_version_of_the_weights(make_engine: Make, monkeypa
     want = torch.tensor(await expected(engine, first, ["yes"])), torch.tensor(await expected(engine, second, ["yes"]))
     started, go_on = held_passes(monkeypatch)
     before = asyncio.create_task(engine.choose(PROMPTS, ["yes"]))
-    assert await asyncio.to_thread(started.wait, 10)
+    assert await asyncio.to_thread(started.wait, 300)
     after = asyncio.create_task(engine.choose(PROMPTS, ["yes"]))
     await asyncio.sleep(0)
     refresh = asyncio.create_task(asyncio.to_thread(engine.refresh, second.state_dict(), policy=2))
@@ -148,7 +148,7 @@ async def test_who_gave_up_is_not_computed_for(
     started, go_on = held_passes(monkeypatch)
     room(monkeypatch, 1)
     tasks = [asyncio.create_task(engine.choose(part, ["yes"])) for part in (PROMPTS, PROMPTS[:2], PROMPTS[:1])]
-    assert await asyncio.to_thread(started.wait, 10)
+    assert await asyncio.to_thread(started.wait, 300)
     for task in tasks[:2]:
         task.cancel()
     await asyncio.wait(tasks[:2])
@@ -230,13 +230,13 @@ async def test_closing_wakes_who_waits(make_engine: Make, monkeypatch: pytest.Mo
 
     def slow(model: Model, shares: Sequence[Share]) -> list[tuple[float, ...]]:
         started.set()
-        go_on.wait(10)
+        go_on.wait(300)
         return [(0.0,)]
 
     monkeypatch.setattr(scoring, "next_logprobs", slow)
     room(monkeypatch, 1)
     waiting = asyncio.create_task(engine.choose(PROMPTS, ["yes"]))
-    assert await asyncio.to_thread(started.wait, 10)
+    assert await asyncio.to_thread(started.wait, 300)
     closing = asyncio.create_task(engine.close())
     await asyncio.sleep(0)
     go_on.set()

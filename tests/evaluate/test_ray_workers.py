@@ -70,7 +70,7 @@ def test_the_command_runs_on_a_cluster(
 
 def test_a_node_that_dies_loses_nothing(nodes: Any, tmp_path: Path) -> None:
     second = nodes.add_node(num_cpus=1)
-    nodes.wait_for_nodes()
+    nodes.wait_for_nodes(timeout=600)
     done = 0
 
     async def run(store: RunStore) -> int:

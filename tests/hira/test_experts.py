@@ -10,7 +10,6 @@ import pytest
 from subquest.data import questions_from
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineUnavailable, UsageError
-from subquest.limits import Limits
 from subquest.record import Document, Hit, Question
 from subquest.runtime.code_session import plain_name
 from subquest.runtime.toolkit import Toolkit
@@ -24,8 +23,10 @@ from subquest.tools.tool_options import ToolOptions
 from subquest.tools.websearch import SearXNG
 from subquest.worlds.synthetic_media import can_draw, draw
 
+from ..late_clock import LIMITS, late_clock
 from .site import Reading, serve
 
+__all__ = ["late_clock"]
 CALL = "<|begin_call_subtask|>{}<|end_call_subtask|>"
 DISTIL = json.dumps({"conclusion": {"reasoning_process": "", "final_conclusion": "ok"}, "memory": {}})
 
@@ -402,7 +403,8 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("limit", TOO_MUCH)
-async def test_variables_live_on_when_a_task_between_exceeds_a_limit(sandbox, limit):
+async def test_variables_live_on_when_a_task_between_exceeds_a_limit(sandbox, limit, monkeypatch):
+    monkeypatch.setattr("subquest.tools.sandbox.watchdog.GRACE", 60.0)
     distil = json.dumps({"conclusion": {"final_conclusion": "ok"}})
     replies = {
         "planner": [CALL.format("Load it"), CALL.format("Try this"), CALL.format("Add it up"), "\\boxed{6}"],
@@ -416,14 +418,14 @@ async def test_variables_live_on_when_a_task_between_exceeds_a_limit(sandbox, li
             "\\boxed{6}",
         ],
     }
-    tools = ToolOptions(code_seconds=1, code_memory_mb=400, code_disk_mb=16)
+    tools = ToolOptions(code_seconds=4 if limit == "time" else 60, code_memory_mb=400, code_disk_mb=16)
     episode = await HiRA(ScriptedEngine(replies), experts="code", tool_options=tools).solve("What is the sum?")
     _, middle, last = episode.by_role("code")
     assert "Error" in middle.text or "was stopped" in middle.text
     assert "<|begin_code_call_result|>sum 6<|end_code_call_result|>" in last.text
 
 
-async def test_variables_live_on_when_a_task_runs_out_of_time(sandbox):
+async def test_variables_live_on_when_a_task_runs_out_of_time(sandbox, late_clock, monkeypatch):
     """The call is cancelled from outside, by the time limit of its role."""
     distil = json.dumps({"conclusion": {"final_conclusion": "ok"}})
     replies = {
@@ -437,8 +439,10 @@ async def test_variables_live_on_when_a_task_runs_out_of_time(sandbox):
             "\\boxed{6}",
         ],
     }
-    system = HiRA(ScriptedEngine(replies), experts="code", limits={"code": Limits(seconds=2)}, code_seconds=500)
-    episode = await asyncio.wait_for(system.solve("What is the sum?"), 120)
+    monkeypatch.setattr("subquest.tools.sandbox.watchdog.GRACE", 60.0)
+    late_clock.run_from("sleep(600)")
+    system = HiRA(ScriptedEngine(replies), experts="code", limits={"code": LIMITS}, code_seconds=500)
+    episode = await asyncio.wait_for(system.solve("What is the sum?"), 400)
     assert "sum 6<|end_code_call_result|>" in episode.by_role("code")[-1].text
 
 
@@ -720,10 +724,11 @@ async def test_documents_of_an_index_that_are_called_by_urls_can_be_opened(egres
     assert episode.errors == ()
 
 
-async def test_a_tool_keeps_to_the_time_limit_of_the_episode(sandbox):
+async def test_a_tool_keeps_to_the_time_limit_of_the_episode(sandbox, late_clock):
     replies = ["<|begin_code_call|>import time\ntime.sleep(600)<|end_code_call|>", "\\boxed{1}"]
-    system = HiRA(engine("code", replies), limits=Limits(seconds=2), code_seconds=500)
-    episode = await asyncio.wait_for(system.solve("What is it?"), 120)
+    late_clock.run_from("sleep(600)")
+    system = HiRA(engine("code", replies), limits=LIMITS, code_seconds=500)
+    episode = await asyncio.wait_for(system.solve("What is it?"), 400)
     assert episode.forced
     assert "the time limit ran out" in next(e.message for e in episode.errors if e.where == "code")
 

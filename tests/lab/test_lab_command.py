@@ -3,7 +3,6 @@
 import io
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -175,58 +174,57 @@ def test_a_training_is_estimated_by_its_own_steps(small: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_killed_store_goes_on_elsewhere_to_the_same_table(
+def test_a_killed_store_is_packed_and_goes_on_elsewhere_to_the_same_table(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     (small / "book.toml").write_text(BOOK.replace('"shipped", ', "").replace('says = "so"', SHOWN) + CURVE)
     (small / "rl.toml").write_text(RECIPE)
     study, training = read_study(small), read_study(small).trainings["rl"]
-    here, there, back = tmp_path / "here", tmp_path / "there", tmp_path / "back"
+    once, here, there, back = (tmp_path / name for name in ("once", "here", "there", "back"))
     options = [str(small), "--model", "random:llama", "--device", "cpu", "--minutes", "10"]
 
     def page(store: Path) -> str:
         return Page(open_progress(study, Results(store / "results"), store / "runs", model="random:llama")).text()
 
+    def trained(store: Path) -> Path:
+        return folder_of(study, training, store / "runs")
+
+    def figures(store: Path) -> dict[str, list[tuple[int, float]]]:
+        return Results(store / "results").training("rl", known_as(study, training))["figures"]
+
+    assert lab.main([*options, "--store", str(once), "--at-once", "2", "--pack", str(back)]) == 0
+    assert "nothing is left" in capsys.readouterr().out
+    assert [file.name for file in back.iterdir()] == ["results.tar.xz"]  # no row needs the adapter any more
+
     started = subprocess.Popen(
         [sys.executable, lab.__file__, *options, "--store", str(here)], start_new_session=True, stdout=subprocess.PIPE
     )
-    runs = folder_of(study, training, here / "runs")
     until = time.monotonic() + 300
     try:
-        while last_step(runs) < 1 and time.monotonic() < until:
+        while last_step(trained(here)) < 1 and time.monotonic() < until:
             time.sleep(0.01)
     finally:
         os.killpg(started.pid, signal.SIGKILL)
         started.communicate()
-    assert last_step(runs) >= 1
+    last = last_step(trained(here))
+    assert 1 <= last < 3
     assert not Results(here / "results").stored("rag@rl")
-    here.rename(there)
-
-    assert lab.main([*options, "--store", str(there), "--pack", str(back)]) == 0
-    assert "nothing is left" in capsys.readouterr().out
-    assert [file.name for file in back.iterdir()] == ["results.tar.xz"]  # no row needs the adapter any more
-    assert lab.main([*options, "--store", str(tmp_path / "once"), "--at-once", "2"]) == 0
-    assert page(there) == page(tmp_path / "once")
-    assert "not yet measured" not in page(there)
-
-    # what a stretch that ended after its first step leaves behind, taken elsewhere
-    once, cut, far = folder_of(study, training, tmp_path / "once" / "runs"), tmp_path / "cut", tmp_path / "far"
-    first = folder_of(study, training, cut / "runs") / "checkpoints" / "step-000001"
-    shutil.copytree(once / "checkpoints" / "step-000001", first)
-    figures = Results(tmp_path / "once" / "results").training("rl", known_as(study, training))["figures"]
-    Results(cut / "results").keep_training(
-        "rl", known_as(study, training), "", {name: made[:1] for name, made in figures.items()}
+    # the figures of its steps, as a stretch that ends in time leaves them behind
+    Results(here / "results").keep_training(
+        "rl", known_as(study, training), "", {name: made[:last] for name, made in figures(once).items()}
     )
-    assert lab.main([*options[:5], "--store", str(cut), "--pack", str(tmp_path / "cut-back")]) == 0
-    unpack(tmp_path / "cut-back", far)
-    packed = far / first.relative_to(cut)
-    assert sum(f.stat().st_size for f in packed.iterdir()) < 0.8 * sum(f.stat().st_size for f in first.iterdir())
-    assert lab.main([*options, "--store", str(far), "--only", "rl"]) == 0
-    made = Results(far / "results").training("rl", known_as(study, training))["figures"]
-    assert [step for step, _ in made["reward"]] == [1, 2, 3]
-    gone_on = folder_of(study, training, far / "runs")
-    assert set(curves_of(gone_on)["reward"]) == {2, 3}  # the first step was not made again
-    adapters = [folder / "adapter" / "adapter_model.safetensors" for folder in (once, gone_on)]
-    for name, tensor in load_file(adapters[0]).items():
-        assert torch.allclose(tensor, load_file(adapters[1])[name], atol=1e-4)
+    assert lab.main([*options[:5], "--store", str(here), "--pack", str(back)]) == 0
+    unpack(back, there)
+    checkpoint = trained(here) / "checkpoints" / f"step-{last:06d}"
+    packed = there / checkpoint.relative_to(here)
+    assert sum(f.stat().st_size for f in packed.iterdir()) < 0.8 * sum(f.stat().st_size for f in checkpoint.iterdir())
+
+    assert lab.main([*options, "--store", str(there)]) == 0
+    assert [step for step, _ in figures(there)["reward"]] == [1, 2, 3]
+    assert set(curves_of(trained(there))["reward"]) == set(range(last + 1, 4))  # no step was made again
+    adapters = [load_file(trained(store) / "adapter" / "adapter_model.safetensors") for store in (once, there)]
+    for name, tensor in adapters[0].items():
+        assert torch.allclose(tensor, adapters[1][name], atol=1e-4)
+    assert page(there) == page(once)
+    assert "not yet measured" not in page(there)

@@ -1,13 +1,13 @@
 """The tag parser on well-formed, malformed and hostile text."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from subquest.protocol import TAGS, fence, parse, wrap
 from subquest.protocol.tags import _parse_odd, _parse_tidy
+
+from ..timing import slower
 
 
 def blocks(text: str) -> list[tuple[str, str, bool]]:
@@ -110,15 +110,11 @@ def test_fence_softens_control_tokens_and_leaves_other_text() -> None:
 
 
 def test_linear_time_on_hostile_text() -> None:
-    def seconds(n: int) -> float:
-        start = time.process_time()
+    def read(n: int) -> None:
         for text in ("<task>" * n, "<think>" + "<search>" * n, "</task>" * n, "<" * n, "<task " * n):
             parse(text)
-        return time.process_time() - start
 
-    seconds(100)
-    least = {n: min(seconds(n) for _ in range(3)) for n in (2_000, 20_000)}
-    assert least[20_000] < 60 * max(least[2_000], 1e-3)
+    assert slower(lambda: read(20_000), lambda: read(2_000), most=60, least=1e-3) == ""
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def _wait_for(server: str) -> None:
     """Until a server that has started again takes connections."""
     import psycopg
 
-    for _ in range(100):
+    for _ in range(3000):
         try:
             psycopg.connect(server.replace("postgres://", "postgresql://")).close()
             return

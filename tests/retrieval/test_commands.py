@@ -100,7 +100,7 @@ def test_a_terminal_that_lacks_signs_gets_them_written_out(index: Path, encoding
     def said(*arguments: str) -> bytes:
         command = [sys.executable, "-c", "from subquest.cli import main; raise SystemExit(main())", *arguments]
         environment = {**os.environ, "PYTHONIOENCODING": encoding}
-        return subprocess.run(command, env=environment, capture_output=True, check=True, timeout=60).stdout
+        return subprocess.run(command, env=environment, capture_output=True, check=True, timeout=600).stdout
 
     assert rb"\u6771\u4eac" in said("search", "Kelm", "--index", str(index))
     hits = json.loads(said("search", "Kelm", "--index", str(index), "--json"))["hits"]

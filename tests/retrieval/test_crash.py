@@ -17,6 +17,7 @@ from subquest.retrieval import Index
 from .embeddings import embeddings_server
 
 KILLS = 20
+AHEAD = 5
 
 
 def document(i: int, version: int = 0) -> Document:
@@ -24,12 +25,24 @@ def document(i: int, version: int = 0) -> Document:
 
 
 def killed(work: Callable[[Callable[[str], None]], None], after: int, seconds: float) -> list[str]:
-    """Run `work` in a process, kill it some time after so many acknowledgements (or its end); all that it gave."""
+    """Run `work` in a process, kill it some time after so many acknowledgements (or its end); all that it gave.
+
+    However late we are, it gives `AHEAD` more at most, and then waits.
+    """
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
+        left = after + AHEAD
+
+        def acknowledge(line: str) -> None:
+            nonlocal left
+            os.write(write, f"{line}\n".encode())
+            left -= 1
+            while not left:
+                signal.pause()
+
         try:
-            work(lambda line: os.write(write, f"{line}\n".encode()) and None)
+            work(acknowledge)
         finally:
             os._exit(0)
     os.close(write)

@@ -259,12 +259,12 @@ def test_two_writers_at_once(index: Index) -> None:
 
     def slow() -> Iterator[Document]:
         inside.set()
-        go_on.wait(30)
+        go_on.wait(300)
         yield Document("slow", "", "slow")
 
     thread = threading.Thread(target=index.add, args=(slow(),))
     thread.start()
-    inside.wait(30)
+    inside.wait(300)
     with pytest.raises(UsageError, match=f"process {os.getpid()}"):
         index.add([Document("other", "", "other")])
     assert ids(index, "compiler") == ["hopper"]
@@ -352,13 +352,13 @@ def test_closing_waits_for_a_search_of_another_thread(tmp_path: Path, monkeypatc
 
     def slow(*args: Any) -> Any:
         inside.set()
-        assert go_on.wait(20)
+        assert go_on.wait(300)
         return rank(*args)
 
     monkeypatch.setattr(index, "_rank", slow)
     search = threading.Thread(target=lambda: found.extend(index.search("apple")))
     search.start()
-    assert inside.wait(20)
+    assert inside.wait(300)
     closing = threading.Thread(target=index.close)
     closing.start()
     closing.join(0.2)
@@ -396,10 +396,10 @@ def test_a_forked_process_searches_through_connections_of_its_own(tmp_path: Path
 
         thread = threading.Thread(target=reader)
         thread.start()
-        assert opened.wait(60)
+        assert opened.wait(300)
         child = fork.Process(target=_search_and_check, args=(index,))
         child.start()
-        child.join(60)
+        child.join(300)
         assert child.exitcode == 0
         done.set()
         thread.join()

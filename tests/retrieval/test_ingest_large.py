@@ -17,7 +17,7 @@ from subquest.retrieval.ingest import State, ingest
 from ..readers.made import put
 
 MEASURED = '''
-import json, os, sys
+import contextlib, json, os, sys
 from pathlib import Path
 from subquest.retrieval import Index, table_passages
 from subquest.retrieval.ingest import ingest
@@ -25,7 +25,10 @@ from subquest.retrieval.ingest import ingest
 def highest():
     """Kilobytes of this process and of its readers, at their highest (ru_maxrss begins with that of the parent)."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    lines = [line for place in ("self", *children) for line in open(f"/proc/{place}/status")]
+    lines = list(open("/proc/self/status"))
+    for child in children:
+        with contextlib.suppress(OSError):  # it has just ended
+            lines += open(f"/proc/{child}/status")
     return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 table_passages.MOST = 50

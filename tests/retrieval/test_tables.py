@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -115,10 +114,8 @@ def test_a_query_reads_tables_and_nothing_else(index: Index, sql: str, reason: s
 
 def test_a_query_without_an_end_is_stopped(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "SECONDS", 0.2)
-    began = time.monotonic()
     with pytest.raises(DataError, match=r"longer than 0\.2 seconds"):
         index.tables.query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n")
-    assert time.monotonic() - began < 30
 
 
 def test_tables_follow_their_files(tmp_path: Path, docs: Path, index: Index) -> None:

@@ -1,6 +1,5 @@
 """What an episode ends with where its endpoint is busy (429) until the time limit: a forced answer, or the reason."""
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,9 +11,11 @@ from subquest.retrieval import Index
 from subquest.systems import registry
 
 from ..engine.loopback import Answer, Loopback, Request, chat
+from ..late_clock import LIMITS, LateClock, late_clock
 
+__all__ = ["late_clock"]
 FOUND = "Lima is the capital of Peru."
-SECONDS = 2.0
+SEARCH = "<search>capital of Peru</search>"
 SYSTEMS = ("search-r1", "coda", "rag")
 
 
@@ -29,10 +30,10 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
         yield index
 
 
-async def ask(system: str, index: Index, model: Callable[[Request], Answer]) -> Episode:
+async def ask(system: str, index: Index, model: Callable[[Request], Answer], limits: Limits = LIMITS) -> Episode:
     async with Loopback(model) as server:
         engine = OpenAIEngine("m", base_url=server.url)
-        made = registry.get(system)(engine, index, limits=Limits(seconds=SECONDS))
+        made = registry.get(system)(engine, index, limits=limits)
         episode: Episode = await made.solve("What is the capital of Peru?")
         await engine.close()
     return episode
@@ -41,8 +42,8 @@ async def ask(system: str, index: Index, model: Callable[[Request], Answer]) -> 
 @pytest.mark.parametrize("system", SYSTEMS)
 async def test_busy_from_the_first_request_on(system: str, index: Index) -> None:
     waits = iter((0.05, 0.05))
-    episode = await ask(system, index, lambda _: busy(next(waits, 50.0)))
-    assert episode.usage.seconds < SECONDS + 20, "no forced turn waits for it"
+    episode = await ask(system, index, lambda _: busy(next(waits, 500.0)), Limits(seconds=2.0))
+    assert episode.usage.seconds < 100, "no forced turn waits for it"
     assert (episode.answer, episode.stop_reason) == ("", "failed")
     (failure,) = [failure for failure in episode.errors if failure.fatal]
     assert failure.where == "engine"
@@ -50,13 +51,15 @@ async def test_busy_from_the_first_request_on(system: str, index: Index) -> None
     assert failure.message.endswith("(until the time limit)")
 
 
-async def test_a_model_that_has_answered_before_is_asked_once_more(index: Index) -> None:
-    began = time.monotonic()
+async def test_a_model_that_has_answered_before_is_asked_once_more(index: Index, late_clock: LateClock) -> None:
+    asked: list[str] = []
 
     def model(request: Request) -> Answer:
         if FOUND not in str(request.body):
-            return Answer(chat("<search>capital of Peru</search>"))
-        return busy() if time.monotonic() - began < SECONDS + 0.5 else Answer(chat("<answer>Lima</answer>"))
+            late_clock.run(left=2.0)
+            return Answer(chat(SEARCH))
+        asked.append(str(request.body["messages"]))
+        return busy() if asked[-1] == asked[0] else Answer(chat("<answer>Lima</answer>"))  # where it is told to
 
     episode = await ask("search-r1", index, model)
     assert (episode.answer, episode.forced, episode.supported) == ("Lima", True, True)
@@ -64,12 +67,13 @@ async def test_a_model_that_has_answered_before_is_asked_once_more(index: Index)
 
 @pytest.mark.parametrize("wait", [0.7, 50.0])
 async def test_a_forced_turn_that_fails_has_the_reason(
-    index: Index, monkeypatch: pytest.MonkeyPatch, wait: float
+    index: Index, late_clock: LateClock, monkeypatch: pytest.MonkeyPatch, wait: float
 ) -> None:
     monkeypatch.setattr("subquest.runtime.context.FORCED_SECONDS", 1.0)
 
     def model(request: Request) -> Answer:
-        return busy(wait) if FOUND in str(request.body) else Answer(chat("<search>capital of Peru</search>"))
+        late_clock.run(left=2.0)
+        return busy(wait) if FOUND in str(request.body) else Answer(chat(SEARCH))
 
     episode = await ask("search-r1", index, model)
     assert episode.answer == ""

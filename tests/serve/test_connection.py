@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,14 +125,20 @@ def test_clients_that_say_no_more_are_given_up(server: Running, monkeypatch: pyt
 
 
 def test_clients_that_say_more_are_waited_for(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PATIENCE", 2.0)
-    with connected(server) as connection:
+    """By a clock that is turned by hand: a machine may be slower than any client."""
+    now = 1000.0
+    monkeypatch.setattr(limits, "PATIENCE", 0.6)  # so that clients are looked at ten times a second
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: now))
+    with connected(server) as connection, server.client() as other:
         connection.sendall(request(b"", b"X: slow", size=len(BODY)))
         for n in range(0, len(BODY), 6):
-            time.sleep(0.25)
+            other.get("/health")  # by now the piece before has arrived
+            now += 0.5
+            time.sleep(0.12)
             connection.sendall(BODY[n : n + 6])
         assert reply(connection)[0] == 200
-        time.sleep(2.5)  # between two requests nothing is owed
+        now += 100  # between two requests nothing is owed
+        time.sleep(0.3)
         connection.sendall(request())
         assert reply(connection)[0] == 200
 
@@ -189,7 +196,10 @@ def test_a_refused_client_is_not_told_to_send_its_body(start: Start) -> None:
         assert reply(connection)[0] == 413
 
 
-def test_a_short_body_that_comes_after_its_refusal_keeps_the_connection(start: Start) -> None:
+def test_a_short_body_that_comes_after_its_refusal_keeps_the_connection(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FAREWELL_TIME", 300.0)
     whole = request()
     with start(token=TOKEN) as server, connected(server) as connection:
         connection.sendall(whole[: -len(BODY)])

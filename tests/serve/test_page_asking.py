@@ -24,6 +24,10 @@ pytestmark = needs_browser
 TOOLS = Path(__file__).resolve().parents[1] / "tools"
 
 
+BOXES = "found => found.map(one => one.getBoundingClientRect().toJSON())"
+"""All at once: the page may scroll between two looks."""
+
+
 def script(context: Any) -> str:
     return reply(context) if context.role in ("planner", "executor") else "<answer>Kestel</answer>"
 
@@ -105,8 +109,8 @@ def test_several_systems_side_by_side(start: Start, page: Any) -> None:
         for column, searches in ((page.locator(".watch").nth(0), "2"), (page.locator(".watch").nth(1), "0")):
             expect(column.locator(".chip", has_text="searches")).to_contain_text(searches)
             expect(column.locator(".chip", has_text="tokens")).to_be_visible()
-        left, right = (page.locator(".watch").nth(n).bounding_box() for n in (0, 1))
-        assert left["x"] + left["width"] <= right["x"]
+        left, right, *_ = page.locator(".watch").evaluate_all(BOXES)
+        assert left["right"] <= right["left"]
         ask(page, "And why?")  # each system goes on from its own answer
         expect(page.locator(".watch.narrow .who")).to_have_text(["coda", "direct"] * 2)
         expect(page.locator(".answer .text")).to_have_count(4)
@@ -115,8 +119,8 @@ def test_several_systems_side_by_side(start: Start, page: Any) -> None:
         followed = [client.get(f"/api/episodes/{one}").json()["question"]["meta"]["follows"] for one in second]
         assert followed == first
         page.set_viewport_size({"width": 390, "height": 800})
-        upper, lower = (page.locator(".watch").nth(n).bounding_box() for n in (0, 1))
-        assert (upper["x"], upper["y"] < lower["y"]) == (lower["x"], True)
+        upper, lower, *_ = page.locator(".watch").evaluate_all(BOXES)
+        assert (upper["left"], upper["top"] < lower["top"]) == (lower["left"], True)
         page.get_by_role("link", name="Compare step by step").first.click()
         expect(seen(page, ".facing-steps ol", 2)).to_have_count(2)
 

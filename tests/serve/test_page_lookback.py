@@ -14,6 +14,7 @@ from subquest.serve.settings import Settings
 
 from .browsing import EVIL, ask, browser, expect, needs_browser, page, seen, unfit
 from .conftest import QUESTION, Gate, Start, reply
+from .test_episode_handlers import until
 from .test_resume import engine
 from .test_run_library import evaluated
 
@@ -185,6 +186,7 @@ def test_follow_up_and_go_on(start: Start, gate: Gate, page: Any) -> None:
         page.goto(server.url)
         ask(page, QUESTION)
         seen(page, ".node", 2)
+        until(lambda: gate.waiting)
     page.goto("about:blank")
     inner, models = engine(reply)
     with start(**models) as server:

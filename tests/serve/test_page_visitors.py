@@ -12,6 +12,7 @@ from subquest.runs import RunStore
 from subquest.serve.episode_view import as_html
 from subquest.serve.settings import Settings
 
+from ..ports import free_port
 from ..systems.fakes import DOCUMENTS
 from .browsing import ask, browser, expect, needs_browser, page, seen, unfit
 from .conftest import QUESTION, Gate, Start, reply
@@ -39,7 +40,7 @@ def test_a_reload_and_a_second_tab_in_mid_answer(start: Start, gate: Gate, page:
 
 
 def test_a_server_that_comes_back_is_found_again(start: Start, gate: Gate, page: Any) -> None:
-    with start(gate, grace=0.1) as server:
+    with start(gate, grace=0.1, port=free_port()) as server:
         page.goto(server.url)
         ask(page, QUESTION)
         seen(page, ".node", 2)
@@ -52,7 +53,7 @@ def test_a_server_that_comes_back_is_found_again(start: Start, gate: Gate, page:
 
 
 def test_that_the_server_does_not_answer_is_said_until_it_does(start: Start, page: Any) -> None:
-    with start() as server:
+    with start(port=free_port()) as server:
         page.goto(server.url)
         page.get_by_label("Question", exact=True).fill(QUESTION)
     page.get_by_role("button", name="Ask", exact=True).click()
@@ -63,9 +64,11 @@ def test_that_the_server_does_not_answer_is_said_until_it_does(start: Start, pag
         expect(page.locator("main h1")).to_have_text("Runs")
         expect(page.get_by_role("alert")).to_have_count(0)
         page.get_by_role("link", name="Ask", exact=True).click()
-        page.route("**/api/ask", lambda route: route.abort())
+        for place in ("**/api/ask", "**/health"):
+            page.route(place, lambda route: route.abort())
         ask(page, QUESTION)
         expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+        page.unroute("**/health")
         expect(page.get_by_role("alert")).to_have_count(0)
         expect(page.get_by_label("Question", exact=True)).to_have_value(QUESTION)
         page.unroute("**/api/ask")
@@ -94,9 +97,11 @@ def test_stopping_at_a_server_that_is_gone(start: Start, gate: Gate, page: Any) 
         page.goto(server.url)
         ask(page, QUESTION)
         seen(page, ".node", 2)
-        page.route("**/cancel", lambda route: route.abort())
+        for place in ("**/cancel", "**/health"):  # the word stays until the server is back
+            page.route(place, lambda route: route.abort())
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+        page.goto("about:blank")
         assert not [heard for heard in page.heard if "net::ERR_FAILED" not in heard]
         page.heard.clear()
 

@@ -12,7 +12,7 @@ from subquest.serve.agents import Agents
 from subquest.serve.indexes import Indexes
 from subquest.serve.replies import Problem
 
-from .browsing import browser, needs_browser, page, unfit
+from .browsing import browser, expect, needs_browser, page, unfit
 from .conftest import QUESTION, Start, reply
 from .test_episode_handlers import ask, frames
 
@@ -82,9 +82,9 @@ def test_the_page_asks_for_a_report_and_shows_it(start: Start, page: Any) -> Non
         page.locator("#question").fill(QUESTION)
         page.get_by_role("button", name="Ask", exact=True).click()
         page.locator(".written h3", has_text="Toll").wait_for()
-        text = page.locator(".written").inner_text()
-        assert "The Orvane Bridge was designed by Mila Torrun. [1]" in " ".join(text.split())
-        assert "Not found in the documents." in text
+        written = page.locator(".written")
+        expect(written).to_contain_text("The Orvane Bridge was designed by Mila Torrun. [1]", use_inner_text=True)
+        expect(written).to_contain_text("Not found in the documents.", use_inner_text=True)
         page.get_by_text("1 unsupported dropped").wait_for()
         assert unfit(page, "report") == {}
         with page.expect_download() as download:

@@ -2,6 +2,7 @@
 
 import contextlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from subquest.tools.sandbox import (
     SandboxUnavailable,
     bubblewrap,
     cgroup,
+    local,
 )
 
 try:
@@ -37,6 +39,18 @@ wrote
 async def box():
     async with Sandbox(SMALL) as sandbox:
         yield sandbox
+
+
+class Clock:
+    now = 0.0
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time by which sandboxes limit calls. It passes by hand, so that no machine is too slow for a test."""
+    found = Clock()
+    monkeypatch.setattr(local, "time", SimpleNamespace(monotonic=lambda: found.now))
+    return found
 
 
 async def output(box: Sandbox, code: str) -> str:

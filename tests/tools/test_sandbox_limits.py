@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from subquest.tools.sandbox import (
-    Sandbox,
-    SandboxLimits,
-)
+from subquest.tools.sandbox import Sandbox, watchdog
 from subquest.tools.sandbox.watchdog import tree
 
-from .sandboxes import SMALL, alive, box, needs_processes, output
+from .sandboxes import SMALL, alive, box, clock, needs_processes, output
 
-__all__ = ["box"]
+__all__ = ["box", "clock"]
+BEGUN = "open('begun', 'w').close()"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +60,7 @@ while time.time() < until:
     try: os.fork()
     except OSError: pass
 """
-    async with Sandbox(replace(SMALL, seconds=10)) as box:
+    async with Sandbox(SMALL) as box:
         await box.run("x = 1")
         await box.run(code)
         assert len(alive(box)) <= 3
@@ -139,36 +137,50 @@ async def test_long_output_keeps_head_and_tail(box):
 @pytest.mark.parametrize(
     ("code", "kept"),
     [
-        ("while True: pass", True),
-        ("import threading\nthreading.Event().wait()", True),
-        ("while True:\n    try:\n        while True: pass\n    except KeyboardInterrupt:\n        break", True),
-        ("import subprocess\nsubprocess.run(['sh', '-c', 'trap : TERM INT HUP; while :; do sleep 1; done'])", True),
+        (f"{BEGUN}\nwhile True: pass", True),
+        (f"import threading\n{BEGUN}\nthreading.Event().wait()", True),
+        (
+            f"while True:\n    try:\n        {BEGUN}\n        while True: pass\n    except KeyboardInterrupt: break",
+            True,
+        ),
+        (
+            "import subprocess\n"
+            "subprocess.run(['sh', '-c', 'trap : TERM INT HUP; : > begun; while :; do sleep 1; done'])",
+            True,
+        ),
         (
             "import signal, time\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n"
-            "    except (OSError, ValueError): pass\nwhile True: time.sleep(1)",
+            f"    except (OSError, ValueError): pass\n{BEGUN}\nwhile True: time.sleep(1)",
             False,
         ),
-        ("while True:\n    try: __import__('time').sleep(1)\n    except BaseException: pass", False),
-        ("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", False),
-        ("input = None\nimport os\nos.read(__import__('__main__').CHANNELS['commands'], 1)", True),
+        (f"while True:\n    try: {BEGUN}; __import__('time').sleep(1)\n    except BaseException: pass", False),
+        (
+            "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+            f"{BEGUN}\nos.kill(os.getpid(), signal.SIGSTOP)",
+            False,
+        ),
+        (f"input = None\nimport os\n{BEGUN}\nos.read(__import__('__main__').CHANNELS['commands'], 1)", True),
     ],
     ids=["loop", "waiting", "caught", "child", "signals ignored", "caught for ever", "stopped", "reads its commands"],
 )
-async def test_time_is_bounded(code, kept):
+async def test_time_is_bounded(box, clock, monkeypatch, code, kept):
     """Code that reacts to an interrupt keeps its variables; other code is killed, and the next call is told."""
-    async with Sandbox(SandboxLimits(seconds=60)) as box:
-        assert (await box.run("x = 41")).ok
-        box.limits = SandboxLimits(seconds=0.5)  # for this call alone: others must not depend on the machine's speed
-        result = await box.run(code)
-        box.limits = SandboxLimits(seconds=60)
-        if kept:
-            assert not result.stopped
-            assert "stopped after 0.5 seconds" in result.error or "single process" in result.error
-            assert await output(box, "x + 1") == "42"
-        else:
-            assert result.stopped == "time"
-            assert alive(box) == []
-            assert await output(box, "1") == "(variables of earlier calls are gone: x)\n1"
+    if not kept:
+        monkeypatch.setattr(watchdog, "GRACE", 0.4)
+    assert (await box.run("x = 41")).ok
+    call = asyncio.create_task(box.run(code))
+    while not call.done() and "begun" not in box.folder.names():  # noqa: ASYNC110 (only the code can tell)
+        await asyncio.sleep(0.01)
+    clock.now += SMALL.seconds + 1
+    result = await call
+    if kept:
+        assert not result.stopped
+        assert "stopped after 60 seconds" in result.error or "single process" in result.error
+        assert await output(box, "x + 1") == "42"
+    else:
+        assert result.stopped == "time"
+        assert alive(box) == []
+        assert await output(box, "1") == "(variables of earlier calls are gone: x)\n1"
 
 
 @needs_processes

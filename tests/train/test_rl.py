@@ -35,6 +35,7 @@ from subquest.train.run import TrainRun
 from subquest.train.sft import SFTTrainer
 
 from ..systems.fakes import FakeSearch
+from .steady_engine import SteadyEngine
 
 torch.set_num_threads(1)
 SHORT_PROMPTS = Path(__file__).parent / "prompts"
@@ -79,7 +80,7 @@ def trainer(
     source = tiny_source("llama", vocabulary=260)
     policy = make_policy(recipe.model, source, device=torch.device("cpu"), seed=recipe.seed)
     shard(policy, policy.model.layers, ranks)
-    engine = engine or TorchEngine(source, device="cpu", cache_tokens=65_536)
+    engine = engine or SteadyEngine(source, device="cpu", cache_tokens=65_536)
     settings: dict[str, Any] = {"turns": 1, "force": False, "prompts": SHORT_PROMPTS}
     sampling = Sampling(max_tokens=recipe.rollout.max_tokens, temperature=1.0, logprobs=True)
     system = CoDA(engine, FakeSearch(), sampling=sampling, **settings)

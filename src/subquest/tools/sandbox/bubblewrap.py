@@ -154,7 +154,7 @@ def _try(privileged: bool) -> str:
                 pass_fds=channels.all,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=20,
+                timeout=60,
                 env={},
                 **identity(privileged, uid),
             )

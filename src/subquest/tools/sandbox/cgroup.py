@@ -101,7 +101,7 @@ class Cgroup:
             self._drop(folder)
 
     def _drop(self, folder: Path) -> None:
-        for _ in range(50):  # a group stays busy until its last process is reaped
+        for _ in range(1000):  # a group stays busy until its last process is reaped
             try:
                 folder.rmdir()
                 break

@@ -18,7 +18,7 @@ from .cgroup import Cgroup
 from .interface import SandboxLimits, SandboxUnavailable
 from .watchdog import inner_pid, kill_below, tree
 
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 _REPLY_BYTES = 1 << 16
 _REQUEST_BYTES = 1 << 16
 _PART_BYTES = 1 << 16

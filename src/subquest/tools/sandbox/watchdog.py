@@ -19,7 +19,7 @@ GRACE = 1.0
 """Seconds that a call has to end after it was interrupted, which keeps its variables; then its sandbox is killed."""
 _AGAIN = 0.2
 """Seconds between two interrupts: code may catch one."""
-_ENDING = 5.0
+_ENDING = 30.0
 """Seconds in which processes that were killed end."""
 _LOOK = 0.002
 _PASSES = 200
