@@ -54,3 +54,7 @@ def test_tightened_takes_the_stricter() -> None:
 def test_repeats_see_through_clothes() -> None:
     repeats = Repeats()
     assert [repeats.count(t) for t in ("Who is it?", "who  is IT", "Who was it?")] == [1, 2, 1]
+    repeats.forget("who is it")
+    assert [repeats.count(t) for t in ("Who is it?", "Who was it?")] == [1, 2]
+    repeats.forget()
+    assert repeats.count("Who was it?") == 1

@@ -105,11 +105,24 @@ class Budget:
 class Repeats:
     """Counts how often a task or query is repeated, ignoring case, spacing and punctuation."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowed: int = 1) -> None:
+        self.allowed = allowed
+        """What comes up more often is not carried out again."""
+        self.refused = 0
+        """How often in a row that was so."""
         self._counts: dict[str, int] = {}
 
     def count(self, text: str) -> int:
         """How often this text has occurred, including this time."""
-        key = " ".join(_WORD.findall(text.casefold())) or text
+        key = _words(text)
         self._counts[key] = self._counts.get(key, 0) + 1
         return self._counts[key]
+
+    def forget(self, *texts: str) -> None:
+        """Do not count these, because they brought nothing or it is gone; all if none is named."""
+        for key in map(_words, texts) if texts else list(self._counts):
+            self._counts.pop(key, None)
+
+
+def _words(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold())) or text

@@ -167,6 +167,23 @@ async def test_refused_parameters_are_left_out_and_stops_watched() -> None:
         assert len(server.posts) == 5
 
 
+@pytest.mark.parametrize("thinks", [False, True])
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+async def test_a_greedy_turn_that_only_repeats_itself_is_not_read_to_its_end(temperature: float, thinks: bool) -> None:
+    """The stream is closed after at least 800 characters of it, which ends the turn at the server. Sampled turns may
+    leave a loop."""
+    again = "The river flows through the town and past the mill. "
+    piece = delta(delta={"reasoning_content": again}) if thinks else delta(again)
+    async with Loopback(Answer(pieces=events(*[piece] * 100, delta("</a>", "stop")))) as server:
+        turn = await (await engine_at(server, stream=True).open(PROMPT)).generate(Sampling(temperature=temperature))
+    written = len(turn.reasoning if thinks else turn.text)
+    if temperature:
+        assert (turn.finish, written >= 100 * len(again.strip())) == ("end", True)
+    else:
+        assert (turn.finish, 800 <= written < 1100) == ("length", True)
+        assert turn.usage.estimated_tokens > 0
+
+
 async def test_completion_mode_by_prefill() -> None:
     for owner, parameters in (
         ("vllm", {"continue_final_message": True, "add_generation_prompt": False}),

@@ -339,3 +339,24 @@ def test_what_waiting_for_company_does_to_no_turn() -> None:
     together, waits = run(5)
     assert waits > 0
     assert at_once == together == {n: expected([n, 3, n % 7], 12 + n) for n in range(40)}
+
+
+@pytest.mark.parametrize(("temperature", "blocks", "least"), [(0.0, 600, 800), (0.0, 300, 800), (0.5, 600, 1000)])
+def test_a_greedy_turn_that_only_repeats_itself_is_cut(
+    temperature: float, blocks: int, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After eight times 100 characters, also where a turn was sent back and begins again. Sampled ones may leave it."""
+    sentence = list(b"The board met in the old mill on Tuesday and decided nothing at all, says its clerk. ".rjust(100))
+    assert len(sentence) == 100
+    monkeypatch.setattr(f"{__name__}.follow", lambda ids: sentence[(len(ids) - 3) % 100])
+    vocabulary = Vocabulary(byte_tokenizer(), 264)
+    scheduler = Scheduler(BlockPool(blocks, 4), Rows(8, 512), Stops(vocabulary, [END]), prefill_tokens=24)
+    done: list[Turn] = []
+    for first in range(2):
+        scheduler.submit(Turn(Context([first, 2, 3]), Sampling(temperature=temperature), 0, 1000, done.append))
+    drive(scheduler, Device(scheduler), ahead=1)
+    assert bool(scheduler.preemptions) == (blocks == 300)
+    for turn in done:
+        assert (turn.finish, least <= len(turn.drawn) < least + 16) == ("length", True)
+        assert turn.drawn == (sentence * 10)[: len(turn.drawn)]
+        assert len(turn.logprobs) == len(turn.drawn)

@@ -34,10 +34,14 @@ LATER = "Which has the later value for 'bought': KVT-E11 or KVT-E12?"
         ("Who supplied item KVT-E11?", "Which firm supplied KVT-E11?", "last", True),
         ("What was the price of item KVT-E11?", "How much did we pay for KVT-E11?", "last", True),
         ("What approval limit does P1 set?", "How many approvals are allowed in P1?", "last", False),
+        ("What approval limit does P1 set?", "Up to what maximum can I approve under P1?", "last", True),
+        ("How many days is the notice period of P1?", "How many days of notice does P1 need?", "last", True),
         ("What kind of equipment is KVT-E11?", "Could you tell me about KVT-E11?", "last", False),
+        ("What kind of equipment is KVT-E11?", "What is this equipment KVT-E11?", "last", False),
         ("What kind of equipment is KVT-E11?", "What sort of machine is KVT-E11?", "last", True),
     ],
 )  # fmt: skip
 def test_a_wording_asks_for_what_the_plain_one_asks_for(plain: str, made: str, operation: str, same: bool) -> None:
-    names = ("KVT-E11", "KVT-E12", "Ana Pell", "Ivo Lind", "Pell Works", "P1")
-    assert asks_the_same(made, plain, operation, names) == same
+    names = ("KVT-E11", "KVT-E12", "Ana Pell", "Ivo Lind", "Pell Works", "P1", "equipment")
+    answer = "£40" if "price" in plain or "limit" in plain else "30"
+    assert asks_the_same(made, plain, answer, operation, names) == same

@@ -1,9 +1,13 @@
 """A context that goes in circles is told so once and then ends, in every system alike."""
 
+import itertools
+import json
+
 import pytest
 
 from subquest.engine.scripted import Context, ScriptedEngine
-from subquest.record import Document, Hit
+from subquest.record import Document
+from subquest.runtime.run import SEARCH_ATTEMPTS
 from subquest.runtime.window import CIRCLE, Shown, Transcript
 from subquest.systems import registry
 
@@ -84,12 +88,56 @@ def test_the_trace_says_why_a_context_ended() -> None:
 
 
 async def test_a_model_that_heeds_the_hint_goes_on() -> None:
-    class Empty(FakeSearch):
-        async def retrieve(self, queries: list[str], k: int) -> list[list[Hit]]:
-            return [[] for _ in queries]
+    def reply(context: Context) -> str:
+        return "<answer>Kestel</answer>" if CIRCLE in context.last else "I am not sure."
+
+    episode = await registry.get("search-r1")(ScriptedEngine(reply), FakeSearch(), turns=9).solve("Where?")
+    assert (episode.answer, episode.forced, len(episode.trajectories[0].written_turns)) == ("Kestel", False, 3)
+
+
+SEARCHING = [name for name in AGENTS if name not in ("ircot", "codeact", "multimodal")]
+LOOKED_UP = {"hira": 2, "webthinker": 2, "plan-experts": 2, "coda": 2, "truncation": 2}
+"""HiRA's deep search and its explorer search each, CoDA's planner gives its task twice, and what truncation finds
+leaves its context."""
+
+
+@pytest.mark.parametrize("name", SEARCHING)
+def test_no_system_sends_a_query_again(name: str) -> None:
+    """A model that has one query and a new thought each time: it is told, and an answer is forced after the next."""
+    thoughts = itertools.count()
 
     def reply(context: Context) -> str:
-        return "<answer>Kestel</answer>" if CIRCLE in context.last else "<search>Orvane</search>"
+        acts = {action.name: action for action in system.actions().get(context.role, ())}
+        writes = {"search": "Orvane Bridge", "call_subtask": "Find it.", "task": "Find it.", "plan": "Where is it?"}
+        written = [acts[act].tag(text) for act, text in writes.items() if act in acts]
+        chosen = {"selected_agent_name": "deep", "plan": ["Find it."]}  # by coordinators and planners without actions
+        return f"{json.dumps(chosen)}\nThought {next(thoughts)}.\n{''.join(written[:1])}"
 
-    episode = await registry.get("search-r1")(ScriptedEngine(reply), Empty(), turns=9).solve("Where?")
-    assert (episode.answer, episode.forced, len(episode.trajectories[0].written_turns)) == ("Kestel", False, 3)
+    search = FakeSearch()
+    system = registry.get(name)(ScriptedEngine(reply), search, **({"prompts": "full"} if name == "decor" else {}))
+    episode = system.ask("Where was the designer born?")
+    assert len(search.queries) == LOOKED_UP.get(name, 1)
+    assert any("already sent" in context.text for context in episode.contexts)
+    for searches in (context for context in episode.contexts if context.usage.searches):
+        assert searches.usage.searches == 1
+        assert len(searches.written_turns) <= (5 if name == "apex" else 3), "apex is asked whether to go on in between"
+
+
+async def test_a_search_that_failed_may_be_sent_again() -> None:
+    script = ["<search>Orvane</search>"] * 3 + ["<answer>Kestel</answer>"]
+    search = FakeSearch(failures=SEARCH_ATTEMPTS)
+    episode = await registry.get("search-r1")(ScriptedEngine(script), search, turns=9).solve("Where?")
+    told = [s.text for s in episode.trajectories[0].segments if s.kind == "env"]
+    expected = ("The search failed", "MARKER-ONE", "already sent")
+    assert [words in text for words, text in zip(expected, told, strict=True)] == [True] * 3
+    assert episode.answer == "Kestel"
+
+
+async def test_a_query_whose_documents_left_a_full_context_may_be_sent_again() -> None:
+    long = [Document(str(n), f"Orvane {n}", f"Orvane {n} " + "word " * 60) for n in range(6)]
+    script = ["<search>Orvane</search>", "<search>Orvane 3</search>", "<search>Orvane</search>", "<answer>x</answer>"]
+    engine = ScriptedEngine(script, context_window=900)
+    search = FakeSearch(long)
+    episode = await registry.get("search-r1")(engine, search, k=5, turns=9).solve("Where?")
+    assert any(e.data["what"] == "context window" for e in episode.events if e.kind == "limit")
+    assert search.queries == ["Orvane", "Orvane 3", "Orvane"]

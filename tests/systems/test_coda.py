@@ -197,16 +197,15 @@ def test_an_answer_after_a_task_in_the_same_turn_waits_for_the_result() -> None:
     assert episode.answer == "known"
 
 
-def test_a_repeated_query_is_not_sent_a_third_time() -> None:
-    executor = [
-        "<search>Orvane bridge</search>",
-        "<search>orvane  Bridge?</search>",
-        "<search>Orvane bridge</search>",
-        "<result>r</result>",
-    ]
+def test_a_repeated_query_is_not_sent_again() -> None:
+    other = "<search>Mila Torrun</search>"
+    executor = ["<search>Orvane bridge</search>", "<search>orvane  Bridge?</search>"] * 2
     search = FakeSearch()
-    run(["<task>a</task>", "<answer>x</answer>"], executor, search)
-    assert len(search.queries) == 2
+    episode = run(
+        ["<task>a</task>", "<answer>x</answer>"], [*executor[:2], other, *executor[2:], "<result>r</result>"], search
+    )
+    assert search.queries == ["Orvane bridge", "Mila Torrun"]
+    assert episode.by_role("executor")[0].forced, "two known queries in a row; a new one in between began anew"
 
 
 def test_a_search_that_recovers_is_retried() -> None:

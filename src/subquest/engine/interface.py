@@ -269,3 +269,15 @@ def repeats_itself(text: str | bytes) -> bool:
     """Whether a text ends in a loop: its last 200 characters stand in it four times or more."""
     end = text[-200:]
     return len(end) == 200 and text.count(end) > 3  # type: ignore[arg-type]
+
+
+LOOPS_EVERY = 16
+"""Tokens after which a greedy turn is searched for a loop."""
+LOOP = 1400
+"""Characters in which a loop shows: four times the last 200, at most 400 from one to the next."""
+
+
+def loops(text: str | bytes) -> bool:
+    """Whether a text says the same again and again, in a row: a greedy turn then goes on like that until its limit."""
+    end = text[-LOOP:]
+    return repeats_itself(end) and end.rfind(end[-200:], 0, -1) >= len(end) - 600  # type: ignore[arg-type]

@@ -5,6 +5,8 @@ answer: who learns from a wording that has lost it learns to guess what is meant
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Sequence
 
 from ..data.self_instruct import mentions
 from . import fact_check
@@ -47,13 +49,13 @@ _OPEN = re.compile(
 )
 """How a question begins that yes or no does not answer."""
 _DATE = _any("when; dates?; day; since; deadline; due; year; until; how long ago; (?:what|which) time; month")
-_MONEY = _any(r"""how much; pric\w+; costs?; costly; values?; valued; budget\w*; limit\w*; amounts?; worth; spen[dt]\w*;
-    pa(?:y|id); expens\w+; charge\w*; money; sums?; funds?; funding""")  # fmt: skip
+_NO_SUM = re.compile(r"(?:\w+ )?(?:who|whom|whose|when|where|why|how (?:many|long|often|old|far))\b", re.IGNORECASE)
+"""How a question begins that no sum of money answers."""
 _OF_SOMEONE = _any("who; people; person; supplier; company; team")
 _EMPTY = _any("""can; could; would; will; you; your; we; us; our; i; me; my; please; tell; let; know; about; need; want;
     like; ask; is; are; was; were; be; do; does; did; has; have; had; the; an?; of; for; to; in; on; at; by; with; and;
-    or; any; some; there; it; its; what; what's; which; information; details?; items?; contract; incident; case;
-    project; policy; version; thing; one; this; that; name; named; called; identifier""")  # fmt: skip
+    or; any; some; there; it; its; what; what's; which; information; details?; thing; one; this; that; name; named;
+    called""")  # fmt: skip
 """Words that say nothing of what is asked."""
 
 
@@ -66,7 +68,8 @@ def wording_flaw(made: str, asked: Asked, facts: Facts) -> str:
     if any(fact_check.key_of(name) not in made for name in asked.names):
         return LOST
     old = asked.text.casefold()
-    others = [t.name for t in (*facts.organisation.things, *facts.organisation.strangers) if t.kind != "team"]
+    things = (*facts.organisation.things, *facts.organisation.strangers)
+    others = [t.name for t in things if t.kind != "team"]
     numbers = re.findall(r"\d[\d,.]*\d|\d", made)
     if any(mentions(made, name) and name.casefold() not in old for name in others) or any(
         number not in asked.text for number in numbers
@@ -78,11 +81,14 @@ def wording_flaw(made: str, asked: Asked, facts: Facts) -> str:
         values += [a for a in asked.answers if len(a) > 1]
     if any(mentions(made, v.strip("£$€")) and not mentions(asked.text, v.strip("£$€")) for v in values):
         return LEAK
-    return "" if asks_the_same(made, asked.text, operation, asked.names) else OTHERWISE
+    kinds = {t.kind for t in things if t.name in asked.names}
+    same = asks_the_same(made, asked.text, asked.answers[0], operation, (*asked.names, *kinds))
+    return "" if same else OTHERWISE
 
 
-def asks_the_same(made: str, plain: str, operation: str = "last", names: tuple[str, ...] = ()) -> bool:
-    """Whether a wording shows what has to be worked out, and asks for the kind of thing that the plain one asks for."""
+def asks_the_same(made: str, plain: str, answer: str, operation: str = "last", names: Sequence[str] = ()) -> bool:
+    """Whether a wording shows what has to be worked out, and asks for the kind of thing that the plain one asks for,
+    with more words than `names`."""
     if operation in _SIGNS:
         open_question = operation in ("order", "same") and _OPEN.match(made)
         return bool(_SIGNS[operation].search(made)) and not open_question
@@ -91,7 +97,7 @@ def asks_the_same(made: str, plain: str, operation: str = "last", names: tuple[s
         return False
     if (new == "who" and not _OF_SOMEONE.search(plain)) or (new == "when" and not _DATE.search(plain)):
         return False
-    if _MONEY.search(plain) and not _MONEY.search(made):
+    if unicodedata.category(answer[0]) == "Sc" and _NO_SUM.match(made):
         return False
     for name in names:
         made = made.replace(name, " ").replace(fact_check.key_of(name), " ")

@@ -30,8 +30,6 @@ _OPENED = re.compile(r"<(\w+)>\s*\Z")
 
 FORCED_SECONDS = 30.0
 """What a forced final turn may take once the time limit has run out."""
-REPEATS_ALLOWED = 2
-"""A task or query that comes up more often than this is not carried out again."""
 
 
 class LimitReached(Exception):
@@ -79,7 +77,7 @@ class Context:
         self.shielded = shielded
         self.usage = Usage()
         self.queries = Repeats()
-        self.tasks = Repeats()
+        self.tasks = Repeats(allowed=2)
         self.documents: list[Document] = []
         """What this context was shown, in order."""
         self.format_errors: list[str] = []
@@ -179,10 +177,20 @@ class Context:
     def repeats(self, what: Literal["query", "task"], *texts: str) -> bool:
         """Whether all of these queries or tasks came up before, and too often to be carried out again."""
         seen = self.queries if what == "query" else self.tasks
-        if min(map(seen.count, texts)) <= REPEATS_ALLOWED:
+        if min(map(seen.count, texts)) <= seen.allowed:
+            seen.refused = 0
             return False
         self.run.events.emit("limit", self.id, what=f"repeated {what}", message="; ".join(texts))
+        if what == "query":
+            self.refuse()
         return True
+
+    def refuse(self) -> None:
+        """Note that a turn asked for nothing new. Raises LimitReached if the one before did not either."""
+        self.queries.refused += 1
+        if self.queries.refused > 1:
+            self._full = "it asked for the same again after it was told so"
+            raise LimitReached(self._full)
 
     async def force(self, instruction: str, *tags: str) -> str:
         """One last turn beyond the budget, told to conclude. Empty if the model writes nothing or fails."""
@@ -278,8 +286,7 @@ class Context:
         return turn
 
     def _unfinished_thought(self, turn: Generation, sampling: Sampling) -> str:
-        """Why a turn did not finish thinking, and what to change; empty if it did, and if its text went in circles: the
-        context goes on after that."""
+        """Why a turn did not finish thinking, and what to change; empty if it did, or if its text went in circles."""
         hidden = self._hidden(turn)
         if not hidden and (not (turn.cut_in_thought and self._setup.thought) or repeats_itself(turn.text)):
             return ""
@@ -357,10 +364,8 @@ class Context:
         return room if window is None else min(room, window - self.session.context_tokens)
 
     async def _make_room(self, missing: int) -> bool:
-        """Reopen the context with at least `missing` tokens fewer; False if nothing can be removed.
-
-        Documents are removed; if the context is being forced to conclude, turns are removed as well.
-        """
+        """Reopen the context with at least `missing` tokens fewer; False if nothing can be removed. Documents are
+        removed; if it is being forced to conclude, turns as well."""
         reopened = False
         while missing > 0:
             removed = self._transcript.make_room(missing, self.engine, turns=self._concluding)
@@ -374,6 +379,7 @@ class Context:
             except ContextOverflow:
                 continue
             await self._continue_in(session)
+            self.queries.forget()
             reopened = True
             missing = missing_tokens(self.engine, session.context_tokens, "", self._sampling.max_tokens)
         return reopened

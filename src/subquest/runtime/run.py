@@ -207,6 +207,8 @@ class Run:
             raise late from None
         except SearchError as error:
             self.fail("search", error, context)
+            if context is not None:  # it may try again
+                context.queries.forget(*queries)
             raise
         shown: list[list[Hit]] = []
         for query, found in zip(queries, results, strict=True):

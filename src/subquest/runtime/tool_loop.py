@@ -137,6 +137,10 @@ async def _carry_out(
             result += _SAME
         results.append([Document("", "", result)])
         made[call] = results[-1]
+    if all(result[0].text == _REPEATED for result in results):
+        context.refuse()
+    else:
+        context.queries.refused = 0
     return results
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...errors import EngineError, EngineRefused, EngineUnavailable
-from ..interface import FinishReason, Sampling, repeats_itself
+from ..interface import LOOP, LOOPS_EVERY, FinishReason, Sampling, loops
 from .cell_cache import WORTH_SHARING, CacheEntry, CellCache, common_prefix
 from .lookup import MOST, Guess, Lookup, look_up
 from .model import Model, Stretch
@@ -28,8 +28,6 @@ from .sampling import Logits, choose, log_sum
 from .saved_prompts import LEAST, SavedPrompts
 
 Command = Callable[[], None]
-LOOPS_EVERY = 16
-"""Tokens after which a turn is searched for a loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,11 +365,7 @@ class Scheduler:
 
 
 def _loops(job: Job) -> bool:
-    """Whether a greedy turn says the same again and again, in a row, as it would until its limit."""
-    if job.sampling.temperature > 0 or job.sampled % LOOPS_EVERY:
-        return False
-    text = bytes(job.text)
-    return repeats_itself(text) and text.rfind(text[-200:], 0, -1) >= len(text) - 600  # it begins anew after <= 400
+    return job.sampling.temperature <= 0 and job.sampled % LOOPS_EVERY == 0 and loops(bytes(job.text[-LOOP:]))
 
 
 def _without_guess(stretch: Stretch) -> Stretch:

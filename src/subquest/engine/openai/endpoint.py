@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ...address import checked_address, checked_key, is_loopback
 from ...errors import EngineError, EngineRefused, EngineUnavailable
 from ...masking import MaskedStream, mask, masked, remember
-from ..interface import OnRetry, Retry
+from ..interface import FinishReason, OnRetry, Retry
 from .failures import failure, retry_after
 from .rate_limits import Gate, Limits
 from .reply import MALFORMED, Assembler
@@ -26,8 +26,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """Seconds: see `backoff`."""
 
 
-Watch = Callable[[str, bool], bool]
-"""Called with each new piece of a stream, and whether it is reasoning rather than text; True stops the stream."""
+Watch = Callable[[str, bool], FinishReason | None]
+"""Called with each new piece of a stream, and whether it is reasoning rather than text; a reason ends the stream."""
 
 
 class Endpoint:
@@ -241,10 +241,9 @@ class Endpoint:
                     new = assembler.add(chunk)
                 except MALFORMED as error:
                     raise _Failed(EngineUnavailable(f"{url}: a malformed chunk ({error!r}): {payload[:200]}")) from None
-                if watch is not None and assembler.thought and (thought := thoughts.add(assembler.thought)):
-                    watch(thought, True)
-                if new and watch is not None and (new := shown.add(new)) and watch(new, False):
-                    return assembler.whole()
+                for piece, part, thought in ((assembler.thought, thoughts, True), (new, shown, False)):
+                    if watch is not None and piece and (piece := part.add(piece)) and (finish := watch(piece, thought)):
+                        return assembler.whole(finish)
             line = await anext(more, None)
         if line is None and not assembler.complete:
             raise _Failed(EngineUnavailable(_broke_off(url, assembler)))

@@ -234,7 +234,7 @@ class OpenAIEngine:
                     session.path,
                     body,
                     tokens=session.context_tokens + room,
-                    watch=watch_stream(sampling.stop, echo, session.on_text, self._found.refused)
+                    watch=watch_stream(sampling, echo, session.on_text, self._found.refused)
                     if body.get("stream")
                     else None,
                     on_retry=session.on_retry,

@@ -131,7 +131,8 @@ class Assembler:
         self.characters += len(new)
         return new
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self, finish: str = "") -> dict[str, Any]:
+        """The answer; `finish` is why it was not read to its end."""
         message = {
             "content": "".join(self._text),
             "reasoning_content": "".join(self._reasoning),
@@ -140,7 +141,11 @@ class Assembler:
         }
         logprobs = {"content": self._logprobs} if self._logprobs else None
         return self._top | {
-            "choices": [self._choice | {"message": message, "token_ids": self._ids, "logprobs": logprobs}]
+            "choices": [
+                {"finish_reason": finish}
+                | self._choice
+                | {"message": message, "token_ids": self._ids, "logprobs": logprobs}
+            ]
         }
 
     def _merge_call(self, call: Mapping[str, Any]) -> None:

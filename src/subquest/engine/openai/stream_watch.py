@@ -4,34 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ..interface import OnText, cut_at_stop
+from ..interface import LOOP, LOOPS_EVERY, FinishReason, OnText, Sampling, cut_at_stop, loops
 from .endpoint import Watch
 
 
-def watch_stream(stops: Sequence[str], echo: str, on_text: OnText | None, refused: Collection[str]) -> Watch:
-    """A callback that passes a stream on, skips an echoed prefill and ends at stop strings the endpoint refused."""
+def watch_stream(sampling: Sampling, echo: str, on_text: OnText | None, refused: Collection[str]) -> Watch:
+    """A callback that passes a stream on and skips an echoed prefill. It ends the stream at stop strings the endpoint
+    refused, and where a greedy turn only repeats itself."""
+    stops: Sequence[str] = sampling.stop if "stop" in refused else ()
     longest = max(map(len, stops), default=0)
+    greedy = sampling.temperature <= 0 and "temperature" not in refused
     echoing, held = bool(echo), ""  # what may be the echo, and then the end of the text
     thinking = False
+    recent, unread = "", 0  # the end of all that came, and how much of it was not searched for a loop
 
-    def watch(new: str, thought: bool) -> bool:
+    def looping(new: str) -> FinishReason | None:
+        nonlocal recent, unread
+        recent, unread = (recent + new)[-LOOP:], unread + len(new)
+        if not greedy or unread < 4 * LOOPS_EVERY:  # characters
+            return None
+        unread = 0
+        return "length" if loops(recent) else None
+
+    def watch(new: str, thought: bool) -> FinishReason | None:
         nonlocal echoing, held, thinking
         if thought:
             thinking = True
             if on_text is not None:
                 on_text(new)
-            return False
+            return looping(new)
         if echoing:
             held += new
             if echo.startswith(held):
-                return False
+                return None
             echoing, new, held = False, held.removeprefix(echo), ""
         if on_text is not None:
             on_text(f"\n\n{new}" if thinking else new)
             thinking = False
-        if not stops or "stop" not in refused:
-            return False
         held = (held + new)[-(len(new) + longest) :]
-        return cut_at_stop(held, stops)[1] == "stop"
+        return "stop" if cut_at_stop(held, stops)[1] == "stop" else looping(new)
 
     return watch

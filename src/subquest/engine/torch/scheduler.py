@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..interface import FinishReason, Sampling
+from ..interface import LOOP, LOOPS_EVERY, FinishReason, Sampling, loops
 from .block_pool import BlockPool
 from .running_batch import Array, Rows
 from .stop_strings import Stops
@@ -172,7 +172,8 @@ class Scheduler:
             return
         self.rows.store(slots, ids, logprobs)
         full = self.rows.count[slots] >= self.rows.limit[slots]
-        for slot in slots[full | self.stops.may_end(self.rows.stop_kind[slots], ids)].tolist():
+        looked_at = (self.rows.temperature[slots] == 0) & (self.rows.count[slots] % LOOPS_EVERY == 0)
+        for slot in slots[full | looked_at | self.stops.may_end(self.rows.stop_kind[slots], ids)].tolist():
             self._check(self.decoding[slot])
 
     def _check(self, turn: Turn) -> None:
@@ -190,12 +191,20 @@ class Scheduler:
             turn.stop = self.stops.completed(turn.sampling.stop, recent)
             if turn.stop:
                 turn.finish = "stop"
-        if turn.finish is None and len(turn.context.ids) - turn.base + count >= turn.limit:
+        if turn.finish is None and (
+            len(turn.context.ids) - turn.base + count >= turn.limit or self._loops(turn, count)
+        ):
             turn.finish = "length"
         if turn.finish is not None:
             self._leave(turn)
             self._rest(turn.context)
             turn.done(turn)
+
+    def _loops(self, turn: Turn, count: int) -> bool:
+        if turn.sampling.temperature > 0 or count % LOOPS_EVERY:
+            return False
+        recent: list[int] = self.rows.ids[turn.slot, max(0, count - LOOP) : count].tolist()
+        return loops(self.stops.text_of((turn.drawn[-LOOP:] if turn.preempted else []) + recent))
 
     def _fill(self) -> Iterator[Chunk]:
         budget = self.prefill_tokens

@@ -44,6 +44,9 @@ class Stops:
         """Bytes of the longest stop string."""
         return _raw(stops).longest
 
+    def text_of(self, ids: Sequence[int]) -> bytes:
+        return self._vocabulary.bytes_of(ids)
+
     def completed(self, stops: Sequence[str], ids: Sequence[int]) -> str:
         """The stop string that the last of these tokens completed (the one that ends first), or an empty string."""
         if not stops:

@@ -217,6 +217,9 @@ class APEX(System[APEXSettings]):
             if not query:
                 return
             tried.append(query)
+            if executor.repeats("query", query):
+                executor.tell("This query was already sent: no new documents were found.")
+                return
             try:
                 hits = (await run.search(executor, [query], self.settings.k))[0]
             except SearchError as error:

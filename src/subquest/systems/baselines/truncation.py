@@ -30,7 +30,8 @@ class Truncation(SearchAgent):
     async def answer(self, run: Run) -> Answer:
         history: list[tuple[str, Text]] = []
         found: dict[str, Sequence[Hit]] = {}
-        queries = Repeats()
+        queries = Repeats(allowed=2)  # what it found leaves the context after one turn
+        ended = LimitReached(f"{self.turns} turns of agent")
         for _ in range(self.turns):
             agent = await self._open(run, history)
             agent.queries = queries  # all contexts are one agent's
@@ -51,11 +52,16 @@ class Truncation(SearchAgent):
                 agent.format_errors.append("no action")
                 observed: Text = self.aside("remind") + "\n"
             else:
-                observed = await self.observe(run, agent, self._first(agent, action.queries), found)
+                try:
+                    observed = await self.observe(run, agent, self._first(agent, action.queries), found)
+                except LimitReached as again:
+                    await agent.close("turn", turn.text)
+                    ended = again
+                    break
             history.append((turn.text, observed))
             await agent.close("turn", turn.text)
         agent = await self._open(run, await self._fitting(run, history))
-        return await self._conclude(run, agent, LimitReached(f"{self.turns} turns of agent"), found)
+        return await self._conclude(run, agent, ended, found)
 
     async def _fitting(self, run: Run, history: Sequence[tuple[str, Text]]) -> Sequence[tuple[str, Text]]:
         """For a forced answer: as many of the newest turns as fit; here earlier turns are part of the prompt."""
