@@ -13,6 +13,7 @@ from subquest.assemble import EngineOptions, open_engine
 from subquest.engine.adapter import Lora, Shape, write_gguf
 from subquest.engine.adapter_base import base_digest
 from subquest.engine.interface import Message, Sampling
+from subquest.engine.torch.bare_engine import BareEngine
 from subquest.engine.torch.engine import TorchEngine
 from subquest.engine.torch.loader import load_adapter
 from subquest.errors import UsageError
@@ -24,12 +25,18 @@ gguf = pytest.importorskip("gguf", reason="adapters as GGUF files need it")
 QUESTION = [Message("user", "Answer with one word: which colour has the sky?")]
 
 
-async def logprobs(engine: TorchEngine) -> list[float]:
+async def written(engine: TorchEngine | BareEngine) -> list[float]:
     session = await engine.open(QUESTION)
     generation = await session.generate(Sampling(max_tokens=6, temperature=0.0, logprobs=True))
-    await engine.close()
     assert generation.logprobs is not None
     return list(generation.logprobs)
+
+
+async def logprobs(engine: TorchEngine) -> list[float]:
+    try:
+        return await written(engine)
+    finally:
+        await engine.close()
 
 
 @pytest.mark.parametrize("spec", ["torch:/nowhere", "torch:", "torch:/nowhere.gguf"])
@@ -116,11 +123,13 @@ async def test_both_forms_of_an_adapter_are_one(tmp_path: Path) -> None:
     assert shipped is not None
     assert main(["model", "adapter", "convert", str(shipped), str(tmp_path / "peft")]) == 0
     torch.set_num_threads(1)
-    results = {}
-    for adapter in ("default", str(tmp_path / "peft"), "none"):
-        engine = open_engine("torch:smollm2", EngineOptions(adapter=None if adapter == "default" else adapter))
+    results, bare = [], []
+    for adapter in (None, str(tmp_path / "peft")):
+        engine = open_engine("torch:smollm2", EngineOptions(adapter=adapter))
         assert isinstance(engine, TorchEngine)
-        results[adapter] = await logprobs(engine)
+        bare.append(await written(engine.without_adapter()))
+        results.append(await logprobs(engine))
         del engine  # before the next one is loaded
-    assert results["default"] == pytest.approx(results[str(tmp_path / "peft")], abs=2e-3)
-    assert results["default"][:3] != pytest.approx(results["none"][:3], abs=1e-2)
+    assert results[0] == pytest.approx(results[1], abs=2e-3)
+    assert bare[0] == pytest.approx(bare[1], abs=1e-4)
+    assert results[0][:3] != pytest.approx(bare[0][:3], abs=1e-2)

@@ -88,7 +88,7 @@ def drive(scheduler: Scheduler, device: Device, ahead: int) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_sessions_leave_nothing_behind() -> None:
+def test_thousands_of_sessions_leave_nothing_behind() -> None:
     """Turns, forks, closings and cancellations at random, under memory pressure, results one step late."""
     chance = random.Random(3)
     scheduler = make(blocks=40)
@@ -104,8 +104,8 @@ def test_ten_thousand_sessions_leave_nothing_behind() -> None:
         assert turn.drawn == expected(running.pop(turn), turn.limit)
         assert len(turn.logprobs) == len(turn.drawn)
 
-    while opened < 10_000 or running or pending:
-        if opened < 10_000 and len(running) < 24:
+    while opened < 4_000 or running or pending:
+        if opened < 4_000 and len(running) < 24:
             shared = [chance.randrange(3)] * 9
             context = Context(shared + [chance.randrange(250) for _ in range(chance.randrange(1, 12))])
             if living and chance.random() < 0.4:
