@@ -46,6 +46,9 @@ def test_sources_that_number_their_passages_alike_are_searched_together(tmp_path
         (f"{tmp_path}/b/0", "Tolmin"),
     ]
     assert len(load_material([parts[0], parts[0]]).documents) == 2, "the same passage is there once"
+    assert [q.supporting_ids for q in found.questions] == [("0",), ("1",), (f"{tmp_path}/b/0",)]
+    without = load_material([parts[0], replace(parts[1], unanswerable=1.0)])
+    assert [d.title for d in without.documents] == ["Orvane", "Kestel"], "its own passage is gone, not another's"
     known = {d.id: d for d in found.documents}
     assert merge_documents(known, [Document("1", "Kestel", "Kestel is a town.")], "dev") == known
 

@@ -66,8 +66,15 @@ def load_material(
             found = [q for q in found if q.type in part.types] or _no_such(part)
         if part.limit:
             found = found[: part.limit]
+        own: dict[str, Document] = {}
+        for document in passages:
+            if own.setdefault(document.id, document) != document:
+                raise DataError(f"{part.questions}: two passages share the id {document.id!r}")
+        placed = _placed(documents, own.values(), part.questions)
+        documents |= {document.id: document for document in placed.values()}
+        found = [_with_ids(question, placed) for question in found]
         if part.unanswerable:
-            found, gone = withhold(found, passages, part.unanswerable, seed=seed, keep=keep)
+            found, gone = withhold(found, placed.values(), part.unanswerable, seed=seed, keep=keep)
             withheld |= gone or _none_unanswerable(part)
         whole, share = divmod(part.weight, 1.0)
         count = round(len(found) * share)
@@ -76,11 +83,6 @@ def load_material(
             note_digest(digests, f"the questions of {part.questions}", map(_learnt, [*found, *drawn]))
             note_digest(digests, f"the passages of {part.questions}", ([d.id, d.title, d.text] for d in passages))
         questions += [*found * int(whole), *drawn]
-        own: dict[str, Document] = {}
-        for document in passages:
-            if own.setdefault(document.id, document) != document:
-                raise DataError(f"{part.questions}: two passages share the id {document.id!r}")
-        documents = merge_documents(documents, own.values(), part.questions)
         if not part.corpus and not part.unanswerable:  # a table would hold what was taken out
             papers |= dict.fromkeys(papers_of(Path(part.questions).expanduser()))
     return Material(questions, [d for d in documents.values() if d.id not in withheld], withheld, tuple(papers))
@@ -113,14 +115,25 @@ def _learnt(question: Question) -> list[object]:
 
 
 def merge_documents(known: Mapping[str, Document], more: Iterable[Document], source: str) -> dict[str, Document]:
-    """Passages of several sources by id. Sources may use the same ids, as worlds in folders do: a passage whose id is
-    taken gets its `source` as a prefix."""
-    found = dict(known)
-    for document in more:
-        if found.get(document.id, document) != document:
-            document = replace(document, id=f"{source}/{document.id}")
-        found[document.id] = document
-    return found
+    """Passages of several sources by id."""
+    return {**known, **{document.id: document for document in _placed(known, more, source).values()}}
+
+
+def _placed(known: Mapping[str, Document], more: Iterable[Document], source: str) -> dict[str, Document]:
+    """The passages of a source, by the ids that they have there. Sources may use the same ids, as worlds in folders do:
+    a passage whose id is taken gets its `source` as a prefix."""
+    return {d.id: d if known.get(d.id, d) == d else replace(d, id=f"{source}/{d.id}") for d in more}
+
+
+def _with_ids(question: Question, placed: Mapping[str, Document]) -> Question:
+    """The question with the ids that its passages have among those of all sources."""
+    supporting, context = (
+        tuple(placed[id].id if id in placed else id for id in ids)
+        for ids in (question.supporting_ids, question.context_ids)
+    )
+    if (supporting, context) == (question.supporting_ids, question.context_ids):
+        return question
+    return replace(question, supporting_ids=supporting, context_ids=context)
 
 
 def refuse_test(questions: Iterable[Question], why: str) -> None:
