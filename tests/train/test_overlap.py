@@ -139,14 +139,14 @@ def test_each_batch_is_one_step_old_except_after_a_checkpoint(tmp_path: Path) ->
 def test_it_learns_from_old_samples(tmp_path: Path) -> None:
     recipe = replace(
         OVERLAPPED,
-        optimiser=replace(RECIPE.optimiser, steps=16),
+        optimiser=replace(RECIPE.optimiser, steps=24),
         rollout=replace(OVERLAPPED.rollout, questions=8),
         checkpoint_every=30,
     )
     curves = finish(trainer(tmp_path, recipe))
     # the curve depends on how a processor rounds, and may fall back for a while
-    rewards = [curves[step]["reward"] for step in range(1, 17)]
-    first, *later = (sum(rewards[at : at + 4]) / 4 for at in range(0, 16, 4))
+    rewards = [curves[step]["reward"] for step in range(1, 25)]
+    first, *later = (sum(rewards[at : at + 4]) / 4 for at in range(0, 24, 4))
     assert max(later) > 1.5 * first
     assert curves[5]["importance"] != 1.0
     assert 0.2 < curves[5]["importance"] <= 2.0
