@@ -145,13 +145,12 @@ def test_script_in_documents_questions_and_model_output_is_text(start: Start, pa
 
 
 def test_a_token_is_asked_for(start: Start, page: Any) -> None:
+    page.expected.append("status of 401")
     with start(token="correct-horse-battery") as server:
         page.goto(server.url)
         page.get_by_label("Token").fill("correct-horse-battery")
         page.get_by_role("button", name="Enter").click()
         page.get_by_label("Question").wait_for()
-    assert all("401" in heard for heard in page.heard)
-    page.heard.clear()
 
 
 def test_an_exported_trace_needs_no_server(browser: Any, tmp_path: Path) -> None:
