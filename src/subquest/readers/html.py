@@ -64,7 +64,7 @@ def tree_of(content: bytes, content_type: str = "") -> Any:
         raise MissingDependency("the reader for web pages", "web-tools") from None
     declared = re.search(r"charset=[\"']?([\w-]+)", content_type)
     try:
-        text = content.decode(declared[1] if declared else detect_encoding(content) or "utf-8", "replace")
+        text = content.decode(declared[1] if declared else detect_encoding(content), "replace")
     except (LookupError, ValueError):  # an unknown charset, or not one for text
         text = content.decode("utf-8", "replace")
     if text.count("<") > DEEPEST and (depth := nesting(text)) > DEEPEST:
