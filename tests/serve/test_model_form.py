@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from subquest import AgentSpec
+from subquest.engine.openai import OpenAIEngine
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import UsageError
 from subquest.serve.agents import open_agents
@@ -22,6 +23,7 @@ from subquest.serve.settings import Settings
 
 from ..engine.loopback import Answer, Handler, Loopback, Request, chat
 from .conftest import QUESTION, Start
+from .test_episode_handlers import until
 
 KEY = "sk-planted-9f3ac1d27b"
 ADMIN = "admin-horse-battery"
@@ -277,6 +279,19 @@ def test_a_file_of_somebody_else_decides_nothing(settings: Settings) -> None:
     (settings.runs / FILE).write_text("{")
     with pytest.raises(UsageError, match=r"model\.json"):
         load(settings.runs)
+
+
+def test_a_slow_endpoint_is_named_when_it_has_answered(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subquest.serve.agents.NAME_WAIT", 0.0)
+    with Endpoint(models=["tall"]) as slow:
+        models = {"default": OpenAIEngine(base_url=slow.url, api_key="")}
+        with start(models=models, systems=["direct"]) as server, server.client() as client:
+
+            def name() -> str:
+                return str(client.get("/api/about").json()["model_details"][0]["model"])
+
+            assert name() == slow.url  # nobody waited for the answer
+            until(lambda: name() == "tall")
 
 
 def test_a_key_follows_its_server_whatever_the_path() -> None:

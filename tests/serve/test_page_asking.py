@@ -168,7 +168,9 @@ def test_a_model_is_tried_and_set(start: Start, other: Endpoint, page: Any) -> N
         expect(page.locator(".in-use li")).to_have_count(1)
 
 
-def test_models_are_chosen_by_their_names(start: Start, page: Any) -> None:
+def test_models_are_chosen_by_their_names(start: Start, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subquest.serve.agents.NAME_WAIT", 60.0)
+
     def unnamed(url: str) -> OpenAIEngine:
         return OpenAIEngine(base_url=url, api_key="")
 

@@ -81,6 +81,8 @@ class Agents:
         self.replay_log: ReplayLog | None = None
         """Where episodes record the replies they got; without it they cannot be resumed."""
         self._built: dict[tuple[str, str, str], System[Any]] = {}
+        self._naming: dict[int, asyncio.Task[None]] = {}
+        """Endpoints that are being asked for their model's name, by the engine's id."""
 
     @property
     def models(self) -> list[str]:
@@ -100,13 +102,16 @@ class Agents:
         self._built = {key: agent for key, agent in self._built.items() if key[1] != PAGE}
 
     async def close(self) -> None:
+        for task in self._naming.values():
+            task.cancel()
+        await asyncio.gather(*self._naming.values(), return_exceptions=True)
         for engine in self._opened:
             await engine.close()
         self._opened.clear()
 
     async def describe_models(self) -> list[dict[str, Any]]:
         """Each model with its address, what it reads and acts by, and the systems that do not suit it."""
-        await asyncio.gather(*(_ask_name(engine) for engines in self._engines.values() for engine in engines.values()))
+        await self._ask_names()
         out = []
         for name, engines in self._engines.items():
             bare = [getattr(engine, "engine", engine) for engine in engines.values()]
@@ -123,6 +128,18 @@ class Agents:
                 }
             )
         return out
+
+    async def _ask_names(self) -> None:
+        """Have endpoints that serve one model say its name, where nobody gave one. Whoever waits does so for a moment
+        only; a slow endpoint goes on being asked, and its name is there the next time."""
+        for engine in (engine for engines in self._engines.values() for engine in engines.values()):
+            bare = getattr(engine, "engine", engine)
+            unnamed = isinstance(bare, OpenAIEngine) and bare.name == bare.endpoint.base_url
+            if unnamed and id(bare) not in self._naming:
+                self._naming[id(bare)] = asyncio.create_task(_find_out(bare))
+        if self._naming:
+            await asyncio.wait(self._naming.values(), timeout=NAME_WAIT)
+            self._naming = {key: task for key, task in self._naming.items() if not task.done()}
 
     def describe_systems(self) -> list[dict[str, Any]]:
         return [
@@ -205,13 +222,9 @@ class Agents:
         return name or names[0]
 
 
-async def _ask_name(engine: Engine) -> None:
-    """Have an endpoint that serves one model say its name, where nobody gave one."""
-    bare = getattr(engine, "engine", engine)
-    if isinstance(bare, OpenAIEngine) and bare.name == bare.endpoint.base_url:
-        with suppress(OutsideError, UsageError, TimeoutError):  # said when a question is asked
-            async with asyncio.timeout(NAME_WAIT):
-                await bare.find_out()
+async def _find_out(engine: OpenAIEngine) -> None:
+    with suppress(OutsideError, UsageError):  # said when a question is asked
+        await engine.find_out()
 
 
 @asynccontextmanager
