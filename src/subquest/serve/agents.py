@@ -134,8 +134,7 @@ class Agents:
         only; a slow endpoint goes on being asked, and its name is there the next time."""
         for engine in (engine for engines in self._engines.values() for engine in engines.values()):
             bare = getattr(engine, "engine", engine)
-            unnamed = isinstance(bare, OpenAIEngine) and bare.name == bare.endpoint.base_url
-            if unnamed and id(bare) not in self._naming:
+            if isinstance(bare, OpenAIEngine) and bare.name == bare.endpoint.base_url and id(bare) not in self._naming:
                 self._naming[id(bare)] = asyncio.create_task(_find_out(bare))
         if self._naming:
             await asyncio.wait(self._naming.values(), timeout=NAME_WAIT)
