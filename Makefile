@@ -18,8 +18,8 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/subquest demo
 
 # Files with slow tests come first (tests/conftest.py), so that short ones are left to fill all processes at the end.
-# Tests that fail on the busy machine are run once more by themselves: what fails again is broken, what passes then
-# depends on time and is to be mended too, but says nothing about this change.
+# Tests that fail on the busy machine are run once more by themselves. What passes only then depends on time or on other
+# tests: it stays above as failed, and is to be mended too.
 test: install lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder || { test $$? = 1 \
 	&& echo "What failed above once more, one after the other:" \

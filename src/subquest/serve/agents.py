@@ -81,8 +81,8 @@ class Agents:
         self.replay_log: ReplayLog | None = None
         """Where episodes record the replies they got; without it they cannot be resumed."""
         self._built: dict[tuple[str, str, str], System[Any]] = {}
-        self._naming: dict[int, asyncio.Task[None]] = {}
-        """Endpoints that are being asked for their model's name, by the engine's id."""
+        self._naming: dict[OpenAIEngine, asyncio.Task[None]] = {}
+        """Endpoints that are being asked for their model's name."""
 
     @property
     def models(self) -> list[str]:
@@ -134,11 +134,11 @@ class Agents:
         only; a slow endpoint goes on being asked, and its name is there the next time."""
         for engine in (engine for engines in self._engines.values() for engine in engines.values()):
             bare = getattr(engine, "engine", engine)
-            if isinstance(bare, OpenAIEngine) and bare.name == bare.endpoint.base_url and id(bare) not in self._naming:
-                self._naming[id(bare)] = asyncio.create_task(_find_out(bare))
+            if isinstance(bare, OpenAIEngine) and bare.name == bare.endpoint.base_url and bare not in self._naming:
+                self._naming[bare] = asyncio.create_task(_find_out(bare))
         if self._naming:
             await asyncio.wait(self._naming.values(), timeout=NAME_WAIT)
-            self._naming = {key: task for key, task in self._naming.items() if not task.done()}
+            self._naming = {engine: task for engine, task in self._naming.items() if not task.done()}
 
     def describe_systems(self) -> list[dict[str, Any]]:
         return [
