@@ -99,8 +99,9 @@ def test_long_results_are_cut_and_counted(index: Index) -> None:
         ("PRAGMA query_only = OFF", "only SELECT"),
         ("SELECT load_extension('x')", "only SELECT|no such function"),
         ("SELECT 1; SELECT 2", "one query at a time"),
-        ("SELECT * FROM nowhere", "no such table: nowhere; the tables are: .*staff"),
-        ("SELECT nme FROM staff", "no such column: nme"),
+        ("SELECT * FROM nowhere", "^no such table: nowhere; the tables are: .*staff"),
+        ("SELECT nme FROM staff WHERE site = 'St Alder's'", '^near "s": syntax error$'),
+        ("SELECT name FROM staff WHERE site == = 'Kelm'", '^near "=": syntax error$'),
         ("SELECT replace(printf('%1000d', 1), ' ', printf('%2000d', 1))", "too big"),
         ("SELECT '" + "x" * 5000 + "'", "at most 4,000"),
         ("EXPLAIN SELECT 1", "only SELECT"),
@@ -110,6 +111,63 @@ def test_a_query_reads_tables_and_nothing_else(index: Index, sql: str, reason: s
     with pytest.raises(DataError, match=reason):
         index.tables.query(sql)
     assert only(index, "SELECT count(*) FROM staff") == "400"
+
+
+@pytest.mark.parametrize(
+    ("sql", "ran"),
+    [
+        ("SELECT n FROM shops WHERE site = 'St Alder's'", "SELECT n FROM shops WHERE site = 'St Alder''s'"),
+        ("SELECT n FROM shops WHERE site LIKE '%Alder's%';", "SELECT n FROM shops WHERE site LIKE '%Alder''s%'"),
+        ("SELECT n, 'O'Hara' FROM shops LIMIT 1", "SELECT n, 'O''Hara' FROM shops LIMIT 1"),
+        (
+            """SELECT n FROM shops WHERE site = "St Alder's" AND site = 'St Alder's'""",
+            """SELECT n FROM shops WHERE site = "St Alder's" AND site = 'St Alder''s'""",
+        ),
+        ("SELECT n FROM shops WHERE site='St Alder''s'", "SELECT n FROM shops WHERE site='St Alder''s'"),
+    ],
+)
+def test_an_apostrophe_inside_a_literal_may_stand_alone(tmp_path: Path, sql: str, ran: str) -> None:
+    with Index.build(tmp_path / "i.sq", []) as index:
+        ingest(index, [put(tmp_path / "docs", {"shops.csv": "Site,N\nSt Alder's,7\nKelm,8\n"})])
+        found = index.tables.query(sql)
+    assert (found.rows[0][0], found.total, found.sql) == ("7", 1, ran)
+
+
+def test_a_wrong_name_comes_back_with_the_right_ones(index: Index) -> None:
+    def reason(sql: str) -> str:
+        with pytest.raises(DataError) as caught:
+            index.tables.query(sql)
+        return str(caught.value)
+
+    names = {table.name for table in index.tables.all()}
+    staff = "staff (row_in_file, name, site, annual_pay, code, joined)"
+    assert reason("SELECT GBP FROM staff") == f"no such column: GBP; the columns are: {staff}"
+    both = "staff (name, row_in_file, site, annual_pay, code, joined); inner (row_in_file, group_, size)"
+    wrong = 'SELECT s.nme FROM staff AS s JOIN "inner" AS i'
+    assert sorted(reason(wrong).removeprefix("no such column: s.nme; the columns are: ").split("; ")) == sorted(
+        both.split("; ")
+    )
+    for table in ("staf", "staff.csv", '"docs/Staff.csv"', "main.staffs"):
+        told = reason(f"SELECT * FROM {table}")
+        assert told.startswith(f"no such table: {table.strip(chr(34))}; did you mean {staff}? Other tables: ")
+        assert set(told.rpartition(": ")[2].split(", ")) == names - {"staff"}
+    assert "did you mean book_rain (row_in_file, town, mm)?" in reason("SELECT * FROM book.rain")
+
+
+def test_what_is_told_of_wrong_names_is_short(tmp_path: Path) -> None:
+    """However many tables and columns there are; what is close to the wrong name is told before the rest."""
+    files = {f"list-of-things-{n:03}.csv": "a,b\n1,2\n" for n in range(150)}
+    files["wide.csv"] = ",".join(f"Measurement{n}" for n in range(10, 50)) + "\n" + ",".join("1" * 40) + "\n"
+    files["rainfall.csv"] = "Town,mm\nKelm,3\n"
+    with Index.build(tmp_path / "i.sq", []) as index:
+        ingest(index, [put(tmp_path / "docs", files)])
+        with pytest.raises(
+            DataError, match=r"did you mean rainfall \(row_in_file, town, mm\)\?.* and 1\d\d more"
+        ) as table:
+            index.tables.query("SELECT * FROM rainfal")
+        with pytest.raises(DataError, match=r"are: wide \(measurement49, .* and 2\d more\)$") as column:
+            index.tables.query("SELECT measurment49 FROM wide")
+    assert max(len(str(told.value)) for told in (table, column)) < 500
 
 
 def test_a_query_without_an_end_is_stopped(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

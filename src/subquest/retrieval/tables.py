@@ -9,12 +9,14 @@ ingestion. Queries come from models: they can read these tables and nothing else
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -35,6 +37,12 @@ _LONGEST = 4000
 """Characters of a query."""
 _LENGTH = 1 << 20
 """Bytes of one value that a query may build."""
+_NAMES = 300
+"""Characters of the names that one list in an error holds."""
+_CLOSE = 3
+"""Tables in an error whose columns are named."""
+_APOSTROPHE = re.compile(r"""("[^"]*")|(?<=[^\W\d_])'(?=[^\W\d_])""")
+"""A quoted name, to be left alone, or an apostrophe between two letters."""
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 _FORBIDDEN = frozenset({"load_extension", "randomblob", "zeroblob", "readfile", "writefile", "edit", "fts3_tokenizer"})
 
@@ -98,6 +106,8 @@ class Result(NamedTuple):
     """Of all rows; at most COUNTED."""
     tables: tuple[Table, ...]
     """Those that the query names."""
+    sql: str
+    """The query that ran."""
 
     @property
     def text(self) -> str:
@@ -189,7 +199,7 @@ class Tables:
                 db.execute(f"CREATE TEMP VIEW {quoted(table.name)} AS SELECT * FROM t{table.number}")
             if re.search(rf"\b{LISTED}\b", lowered):
                 _list(db, tables)
-            return _result(db, sql, named, [table.name for table in tables])
+            return _result(db, sql, named, tables)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -229,20 +239,32 @@ def _one_query(sql: str) -> str:
     return sql
 
 
-def _result(db: sqlite3.Connection, sql: str, named: tuple[Table, ...], names: Sequence[str]) -> Result:
-    """What a query gives within the limits; `names` are those of all tables."""
+def _result(db: sqlite3.Connection, sql: str, named: tuple[Table, ...], tables: Sequence[Table]) -> Result:
+    """What a query gives within the limits; `tables` are all that there are."""
     _confine(db)
     try:
-        cursor = db.execute(sql)
-        columns = tuple(str(column[0]) for column in cursor.description)
-        rows = cursor.fetchmany(SHOWN)
-        count = len(rows)
-        while count < COUNTED and (more := cursor.fetchmany(min(1000, COUNTED - count))):
-            count += len(more)
+        try:
+            return _run(db, sql, named)
+        except sqlite3.OperationalError as error:
+            doubled = _APOSTROPHE.sub(lambda found: found[1] or "''", sql)
+            if doubled == sql or not re.search("syntax error|unrecognized token", str(error)):
+                raise
+            with contextlib.suppress(sqlite3.Error, sqlite3.Warning):  # models forget to double them
+                return _run(db, doubled, named)
+            raise
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-        raise DataError(_reason(error, names)) from None
+        raise DataError(_reason(error, named, tables)) from None
+
+
+def _run(db: sqlite3.Connection, sql: str, named: tuple[Table, ...]) -> Result:
+    cursor = db.execute(sql)
+    columns = tuple(str(column[0]) for column in cursor.description)
+    rows = cursor.fetchmany(SHOWN)
+    count = len(rows)
+    while count < COUNTED and (more := cursor.fetchmany(min(1000, COUNTED - count))):
+        count += len(more)
     shown = tuple(tuple("" if value is None else str(value)[:_VALUE] for value in row) for row in rows)
-    return Result(columns, shown, count, named)
+    return Result(columns, shown, count, named, sql)
 
 
 def _beginnings(text: str) -> set[str]:
@@ -315,17 +337,56 @@ def _confine(db: sqlite3.Connection) -> None:
     db.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
 
 
-def _reason(error: Exception, names: Sequence[str]) -> str:
+def _reason(error: Exception, named: Sequence[Table], tables: Sequence[Table]) -> str:
     message = str(error)
     if message == "interrupted":
         return f"the query takes longer than {SECONDS:g} seconds"
-    if "no such table" in message and not names:
-        return f"{message}; the index has no tables"
-    if "no such table" in message:
-        listed = ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
-        return f"{message}; the tables are: {listed}"
+    if "no such table: " in message:
+        return f"{message}; {_hint(message.partition('no such table: ')[2], tables)}"
+    if "no such column: " in message and named:
+        column = message.partition("no such column: ")[2].rpartition(".")[2]
+        return f"{message}; the columns are: {_columns(named[:_CLOSE], column, '; ')}"
     if "not authorized" in message or "prohibited" in message:
         return f"only SELECT over the tables is allowed ({message})"
     if "one statement" in message:
         return "one query at a time"
     return message
+
+
+def _hint(wanted: str, tables: Sequence[Table]) -> str:
+    """What to write instead of a table that does not exist."""
+    if not tables:
+        return "the index has no tables"
+    by_name = {table.name: table for table in tables}
+    close = _close([identifier(wanted, ""), identifier(PurePosixPath(wanted).stem, "")], by_name)
+    others = _listed([name for name in by_name if name not in close])
+    if not close:
+        return f"the tables are: {others}"
+    meant = f"did you mean {_columns([by_name[name] for name in close], '', ' or ')}?"
+    return f"{meant} Other tables: {others}" if others else meant
+
+
+def _columns(tables: Sequence[Table], wanted: str, between: str) -> str:
+    """The names of tables with those of their columns, the columns first that are close to the wanted one."""
+    shown = []
+    for table in tables:
+        names = [column.name for column in table.columns]
+        close = _close([identifier(wanted, "")], names)
+        names = [*close, *(name for name in names if name not in close)]
+        shown.append(f"{table.name} ({_listed(names, _NAMES // len(tables))})")
+    return between.join(shown)
+
+
+def _close(wanted: Sequence[str], names: Collection[str]) -> list[str]:
+    """The few names that are most similar to one of the wanted, those that are the same first."""
+    same = [text for text in wanted if text in names]
+    similar = [name for text in wanted for name in get_close_matches(text, names, _CLOSE)]
+    return list(dict.fromkeys([*same, *similar]))[:_CLOSE]
+
+
+def _listed(names: Sequence[str], characters: int = _NAMES) -> str:
+    """As many names as there is room for, and how many there are beyond."""
+    lengths = itertools.accumulate(len(name) + 2 for name in names)
+    shown = max(1, sum(length <= characters for length in lengths))
+    more = f" and {len(names) - shown:,} more" if shown < len(names) else ""
+    return ", ".join(names[:shown]) + more

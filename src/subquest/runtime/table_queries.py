@@ -120,15 +120,15 @@ def _lines(tables: Sequence[Table]) -> list[str]:
 async def query(context: Context, search: Search | None, sql: str) -> str:
     """What a query of a role gives, as text; what it read counts as a document of the tables' file."""
     context.usage += Usage(tool_calls=1)
-    emit = functools.partial(context.run.events.emit, "code", context.id, source=sql)
+    emit = functools.partial(context.run.events.emit, "code", context.id)
     tables = tables_of(search)
     try:
         result = await asyncio.to_thread(tables.query if tables is not None else compute, sql)
     except DataError as error:
-        emit(output="", error=str(error))
+        emit(source=sql, output="", error=str(error))
         return f"The query failed: {error}"
-    emit(output=result.text, error="")
-    for document in _documents(result, sql):
+    emit(source=result.sql, output=result.text, error="")
+    for document in _documents(result):
         context.run.note(document, document.id)
         context.read([Hit(document, 1.0)])
     return result.text
@@ -143,9 +143,9 @@ def _in_words(found: re.Match[str]) -> str:
     return f"{found[0]} ({day_in_words(day)})"
 
 
-def _documents(result: Result, sql: str) -> list[Document]:
+def _documents(result: Result) -> list[Document]:
     """The result as a document of each file that it comes from; a short one is one line, quoted with its query."""
-    asked = " ".join(sql.split())
+    asked = " ".join(result.sql.split())
     given = _ISO_DATE.sub(_in_words, result.text)
     text = f"{asked} gives {given.replace(chr(10), ' | ')}"
     if len(text) > _ONE_LINE:
