@@ -1,10 +1,17 @@
-"""How fine-tuning asks torch to keep GPU memory."""
+"""How fine-tuning asks torch to keep GPU memory, and what training says if there is too little."""
 
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from subquest.cli import main
+
+torch = pytest.importorskip("torch", reason="the train extra is not installed")
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 SHOW = """
@@ -41,3 +48,45 @@ def test_torch_is_told_before_it_uses_a_gpu(tmp_path: Path) -> None:
     )  # fmt: skip
     told = [line.strip() for line in done.stdout.splitlines() if line.startswith("0")]
     assert told == [found for *_, found in cases], done.stderr
+
+
+FULL = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 1.38 GiB is "
+    "free. Process 7 has 60.00 GiB memory in use. Of the allocated memory 70.00 GiB is allocated by PyTorch, and 1.00 "
+    "GiB is reserved by PyTorch but unallocated."
+)
+"""As torch words it."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seam", ["train.optimiser.Optimiser.sft_step", "engine.torch.runner.Runner.decode"])
+def test_a_run_that_is_out_of_memory_says_so_and_is_resumed_with_less(
+    seam: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In an update, and in the evaluation after it, which would otherwise score an engine that has ended."""
+    from subquest.engine.torch.runner import Runner
+    from subquest.train.optimiser import Optimiser
+
+    owner: type[Any] = Optimiser if seam.startswith("train") else Runner
+    name = seam.rpartition(".")[2]
+    works = getattr(owner, name)
+
+    def fails_later(self: Any, *given: Any, **settings: Any) -> Any:
+        if any((tmp_path / "run" / "checkpoints").glob("step-*1")):
+            raise torch.OutOfMemoryError(FULL)
+        return works(self, *given, **settings)
+
+    command = ["train", str(RECIPES / "direct-sft-smoke.toml"), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    command += ["--set", "evaluate_questions=1", "--set", "evaluate_every=2"]
+    with monkeypatch.context() as full:
+        full.setattr(owner, name, fails_later)
+        assert main(command) == 1
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told == (
+        "subquest: the GPU has too little memory (CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+        "capacity of 139.80 GiB of which 1.38 GiB is free. Process 7 has 60.00 GiB memory in use): lower "
+        "optimiser.micro_tokens, which is 16384 (--set optimiser.micro_tokens=8192), or end other processes on the "
+        "GPU, or lower SUBQUEST_GPU_SHARE (0.4 unless set); the same command resumes the run"
+    )
+    assert main([*command, "--set", "optimiser.micro_tokens=8192"]) == 0
+    assert "step 2 of 2" in capsys.readouterr().err

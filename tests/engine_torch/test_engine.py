@@ -274,6 +274,25 @@ async def test_a_failure_of_the_device_reaches_every_waiting_turn(make_engine: M
         await sessions[0].generate(Sampling())
 
 
+async def test_a_full_gpu_is_named_with_what_to_do(make_engine: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While turns are generated, while prompts are scored, and when an engine starts."""
+
+    def full(*given: Any, **kind: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. 1.38 GiB is free. Of the allocated memory 9 GiB is reserved.")
+
+    told = r"^the GPU has too little memory \(CUDA out of memory\. 1\.38 GiB is free\): .* lower SUBQUEST_GPU_SHARE"
+    engine = make_engine(tiny_model())
+    monkeypatch.setattr("subquest.engine.torch.scoring.next_logprobs", full)
+    with pytest.raises(EngineError, match=told):
+        await engine.choose([ASK], ["a"])
+    engine.runner.decode = full  # type: ignore[method-assign]
+    with pytest.raises(EngineError, match=told):
+        await (await engine.open(ASK)).generate(Sampling())
+    monkeypatch.setattr("subquest.engine.torch.engine.Cache", full)
+    with pytest.raises(EngineError, match=told):
+        make_engine(tiny_model())
+
+
 async def test_turns_that_ask_while_the_device_fails_are_told_too(make_engine: Make) -> None:
     engine = make_engine(tiny_model())
 

@@ -26,6 +26,7 @@ class Held:
     """A system whose episodes end when the test says so."""
 
     def __init__(self) -> None:
+        self.engines: dict[str, Any] = {}
         self.running: dict[str, asyncio.Event] = {}
         self.begun: list[str] = []
         self.quoted: list[str] = []
@@ -157,7 +158,7 @@ class LongTail:
     """The last episode of each step ends when one of the next step has."""
 
     def __init__(self, system: Any, *, last: int) -> None:
-        self.system, self.last = system, last
+        self.system, self.last, self.engines = system, last, system.engines
         self.ended = {step: asyncio.Event() for step in range(1, last + 2)}
 
     async def solve(self, question: Question, *, seed: int, id: str, support: bool) -> Episode:

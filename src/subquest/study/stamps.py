@@ -25,6 +25,7 @@ from ..assemble import AgentSpec, preview_agent
 from ..codec import Record
 from ..engine import Sampling
 from ..input_file import read_toml
+from ..train.recipe import TUNING
 from .design import BARE, ORACLE, SHIPPED, Study, Training, Variant
 
 MAX_TOKENS = 256
@@ -37,8 +38,6 @@ PLANS_VERSION = 3
 """Counts up when gold plans of an evaluated set change, so that plans are scored again."""
 TRAINING_PLANS_VERSION = 2
 """The same for the sets that trainings use."""
-TUNING = (("rollout", "concurrency"), ("rollout", "cache_tokens"), ("optimiser", "micro_tokens"))
-"""Keys of a recipe that change how fast it runs and not what it learns."""
 UNUSED_PROMPTS = (
     "executor_nested_no_refine.md", "outliner.md", "reporter.md", "reporter_sentence.md", "tables.md", "tables_tool.md",
     "given_tools.md", "given_tools_call.md", "given_tools_functions.md", "given_tools_only.md",
@@ -213,7 +212,8 @@ def training_digest(training: Training, start: str) -> str:
         for parent in parents:
             place = place.setdefault(parent, {})
         place[last] = value
-    for part, key in TUNING:
+    for setting in TUNING:
+        part, _, key = setting.partition(".")
         table.get(part, {}).pop(key, None)
     table.get("model", {}).pop("adapter", None)  # part of `start`
     table.pop("traces", None)  # what the recipe's sources give, prepared in advance

@@ -16,6 +16,7 @@ import torch
 from .. import assemble
 from ..assemble.tools import open_tools
 from ..engine.torch.engine import TorchEngine
+from ..engine.torch.gpu_memory import ADVICE, explain_out_of_memory
 from ..engine.torch.loader import Source
 from ..english import counted
 from ..errors import UsageError
@@ -71,6 +72,7 @@ async def train(
     if recipe.kind == "sft":
         check_prepared(recipe, say)
     async with AsyncExitStack() as held:  # a failure must release the folder too
+        held.enter_context(explain_out_of_memory(_less_memory(recipe)))
         ranks = Ranks.from_environment(place)
         held.callback(ranks.close)
         run = TrainRun(out, recipe, minutes=minutes, stop=stop, ranks=ranks)
@@ -168,6 +170,16 @@ async def train(
             )  # fmt: skip
         await trainer.train()
     return run
+
+
+def _less_memory(recipe: Recipe) -> str:
+    """What to change where a run does not fit the GPU."""
+    tokens, cache = recipe.optimiser.micro_tokens, recipe.rollout.cache_tokens
+    rollouts = f"rollout.cache_tokens, which is {cache}, " if cache else ""
+    return (
+        f"lower optimiser.micro_tokens, which is {tokens} (--set optimiser.micro_tokens={tokens // 2}), or {rollouts}"
+        f"{ADVICE}; the same command resumes the run"
+    )
 
 
 def _digests(recipe: Recipe) -> dict[str, str]:

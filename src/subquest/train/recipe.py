@@ -25,6 +25,8 @@ from .loss import LossSettings, losses_for
 
 Beta = Annotated[float, Meta(ge=0, lt=1)]
 
+TUNING = ("rollout.concurrency", "rollout.cache_tokens", "optimiser.micro_tokens")
+"""Settings that change how fast a recipe runs and in how much memory, and not what it learns."""
 _SEEDS = re.compile(r"(?<=[:,])seeds=(\d+)-(\d+)")
 
 

@@ -107,7 +107,11 @@ def begin(system: System[Any], plan: PlannedEpisode, gate: asyncio.Semaphore) ->
 
     async def run() -> Episode:
         async with gate:
-            return await system.solve(plan.question, seed=plan.seed, id=plan.name, support=plan.support)
+            episode = await system.solve(plan.question, seed=plan.seed, id=plan.name, support=plan.support)
+        for engine in system.engines.values():
+            if failure := getattr(engine, "failure", None):  # it has ended: nothing that follows is the policy's
+                raise failure
+        return episode
 
     return asyncio.create_task(run())
 

@@ -22,7 +22,7 @@ from ..runs import RunStore
 from .checkpoints import Checkpoints, save_trained
 from .distributed import ALONE, Ranks
 from .policy import Policy
-from .recipe import OptimiserPart, Recipe
+from .recipe import TUNING, OptimiserPart, Recipe
 
 Phase = Literal["step", "evaluation", "checkpoint", "export"]
 """A part of a run that takes time; `export` writes the weights in a form that other tools read."""
@@ -67,7 +67,7 @@ class Deadline:
 class TrainRun:
     """The folder of one run.
 
-    recipe.json   what is trained; resuming with another recipe is refused, but for more steps
+    recipe.json   what is trained; resuming with another recipe is refused, but for more steps and `recipe.TUNING`
     steps.json    how many steps the whole run takes
     run.sqlite    curves and sample episodes
     checkpoints/  the last few
@@ -246,7 +246,7 @@ def _difference(path: Path, recipe: Recipe) -> str:
     kept = _settings(stored)
     new = _settings(json.loads(json.dumps(public_values(recipe.as_dict()))))
     changed = [name for name in sorted(kept.keys() | new.keys()) if kept.get(name) != new.get(name)]
-    if all(_extends(name, kept.get(name), new.get(name)) for name in changed):
+    if all(name in TUNING or _extends(name, kept.get(name), new.get(name)) for name in changed):
         return ""
     return ", ".join(
         f"{name} was {kept.get(name, 'the default')}, is {new.get(name, 'the default')}" for name in changed

@@ -34,7 +34,7 @@ from ..interface import Message, Mode, Sampling
 from . import prefix_groups
 from .bare_engine import BareEngine
 from .block_pool import BlockPool
-from .gpu_memory import allocate, wanted_share
+from .gpu_memory import allocate, explain_out_of_memory, out_of_memory, wanted_share
 from .loader import Source, from_model, load, load_adapter, memory_needed
 from .model import Cache, Model
 from .runner import Pending, Runner
@@ -61,6 +61,7 @@ PATIENCE = 4
 class TorchEngine:
     """A Llama, Qwen2 or Qwen3 model in this process."""
 
+    @explain_out_of_memory()
     def __init__(
         self,
         source: Source,
@@ -128,6 +129,7 @@ class TorchEngine:
         self._thread.start()
 
     @classmethod
+    @explain_out_of_memory()
     def load(cls, name: str | Path, *, adapter: str | Path | None = None, **settings: Any) -> TorchEngine:
         """From a folder with safetensors, a GGUF file, or the name of a known model (`smollm2`, `qwen-1.5b`).
 
@@ -341,7 +343,7 @@ class TorchEngine:
                 else:
                     self._loop()
         except Exception as error:
-            self._failure = EngineError(f"the torch engine failed: {error!r}")
+            self._failure = out_of_memory(error) or EngineError(f"the torch engine failed: {error!r}")
             self._failure.__cause__ = error
         failure = self._failure or EngineError("the engine was closed")
         while not self._inbox.empty():  # turns that were submitted meanwhile must fail too

@@ -27,6 +27,7 @@ LEAST = 16_384
 """Smallest useful cache in tokens; an engine waits for memory rather than taking less."""
 PATIENCE = 120.0
 """Seconds to wait for memory."""
+ADVICE = f"end other processes on the GPU, or lower {VARIABLE} ({SHARE:g} unless set)"
 
 T = TypeVar("T")
 
@@ -94,6 +95,29 @@ def retry_out_of_memory(work: Callable[[], object], *, patience: float = PATIENC
                 raise
         torch.cuda.empty_cache()
         time.sleep(min(0.5, patience))
+
+
+def out_of_memory(error: BaseException, advice: str = ADVICE) -> EngineError | None:
+    """What to tell a user whose GPU is full; None for any other error.
+
+    Torch says how much memory is free and which processes hold the rest, before it goes on about its allocator.
+    """
+    cause = error.__cause__ if isinstance(error, EngineError) else error
+    if not isinstance(cause, RuntimeError) or "out of memory" not in str(cause):
+        return None
+    found = str(cause).partition("\n")[0].partition(" Of the allocated memory")[0].rstrip(".")
+    told = EngineError(f"the GPU has too little memory ({found}): {advice}")
+    told.__cause__ = cause
+    return told
+
+
+@contextlib.contextmanager
+def explain_out_of_memory(advice: str = ADVICE) -> Iterator[None]:
+    """Say what to do if the GPU's memory does not suffice."""
+    try:
+        yield
+    except (RuntimeError, EngineError) as error:
+        raise out_of_memory(error, advice) or error  # noqa: B904 (it has its cause)
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from ...errors import EngineError
 from ..interface import shared_prefix
 from .cuda_graphs import bucket
+from .gpu_memory import out_of_memory
 from .model import Cache, Model
 from .running_batch import Array
 from .step import TILE, Step
@@ -117,7 +118,7 @@ class Scorer:
         try:
             rows = iter(next_logprobs(self._model, shares))
         except RuntimeError as error:
-            failure = EngineError(f"the torch engine could not score prompts: {error}")
+            failure = out_of_memory(error) or EngineError(f"the torch engine could not score prompts: {error}")
             for share in shares:
                 self._calls.remove(share.call)
                 share.call.done(failure)
