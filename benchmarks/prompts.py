@@ -3,6 +3,7 @@
     subquest bench prompts --model torch:MODEL --data ../shared/data/train --split dev
     subquest bench prompts --model openai:NAME@http://HOST/v1 --systems coda,rag --prompts full --prompts mine/
     subquest bench prompts --model gguf:FILE --folder DOCS --questions QUESTIONS.jsonl
+    subquest bench prompts --model gguf:FILE --folder DOCS --questions QUESTIONS.jsonl --systems coda --set k=5
 
 For every set of questions, set of prompts and system: support recall (gold passages that its searches brought), the
 share of turns with a format error, of answers that were forced and of questions without one, sub-tasks and searches a
@@ -24,6 +25,8 @@ from typing import Any, NamedTuple
 
 from _episodes import answered, keep
 from _options import COUNT
+
+from subquest.cli.agent_options import add_system_options, settings_from
 
 SETS = ("hotpotqa", "2wikimultihopqa", "musique")
 SYSTEMS = ("rag", "coda", "decor", "apex", "autorefine", "search-r1", "react", "search-o1", "ircot")
@@ -109,7 +112,8 @@ async def measure(args: argparse.Namespace, found: Sequence[Source]) -> dict[str
     rows: dict[str, Any] = {}
     shared = shared_settings(preview_agent(AgentSpec(system="coda")))
     shared |= {"max_tokens": args.max_tokens, "temperature": args.temperature}
-    base = AgentSpec(model=args.model, engine=options, shared=shared)
+    variant = {"preset": args.preset, "settings": settings_from(args)}
+    base = AgentSpec(model=args.model, engine=options, shared=shared, **variant)
     for name in args.systems:  # what is wrong with one is told before the first has run
         for prompts in args.prompts:
             preview_agent(base.replace(system=name, prompts=prompts or None))
@@ -147,6 +151,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     parser.add_argument("--index", type=Path, help="an index of yours, in place of documents")
     parser.add_argument("--questions", type=Path, help="questions about them")
     parser.add_argument("--systems", type=lambda t: t.split(","), default=list(SYSTEMS))
+    add_system_options(parser)
     parser.add_argument("--prompts", action="append", default=[], help="full, compact or a folder; repeatable")
     parser.add_argument("--limit", type=COUNT, default=40, help="questions of each set")
     parser.add_argument("--concurrency", type=COUNT, default=64)

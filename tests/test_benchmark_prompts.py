@@ -105,6 +105,15 @@ def test_rows_of_several_sets_of_prompts_are_told_apart(
     assert {label: row["em"] for label, row in rows.items()} == {"index/full/rag": 1, f"index/{own.parent}/rag": 0}
 
 
+def test_a_variant_of_a_system(options: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "episodes.jsonl"
+    given = ["--systems", "coda", "--limit", "1", "--no-refine", "--out", str(out)]
+    for k in (1, 3):
+        assert main(["bench", "prompts", *options, *given, "--set", f"k={k}"]) == 0
+    searched = [json.loads(line)["contexts"][2]["text"][1] for line in out.read_text().splitlines()]
+    assert [text.count("(Title: ") for text in searched] == [1, 2], "as many as the search finds, and no more than k"
+
+
 def test_questions_need_something_to_search(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "prompts", *options[2:]]) == 2
     assert "give --data FOLDER, or --folder DOCS" in capsys.readouterr().err
@@ -115,6 +124,8 @@ def test_questions_need_something_to_search(options: list[str], capsys: pytest.C
     [
         (["--systems", "rag,raag"], "there is no system 'raag'"),
         (["--prompts", "nowhere"], "no folder 'nowhere'"),
+        (["--no-refine"], "system 'rag': unknown key 'refine'"),
+        (["--set", "k"], "--set 'k': write KEY=VALUE"),
         (["--limit", "0"], "a whole number from 1 on, not '0'"),
         (["--limit", "-3"], "a whole number from 1 on, not '-3'"),
     ],

@@ -28,19 +28,13 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     agent = parser.add_argument_group("agent")
     agent.add_argument("--system", metavar="NAME", help="coda (default), another system's name, or path.py:Class")
     agent.add_argument("-k", dest="search.k", type=int, metavar="N", help="documents per search")
-    agent.add_argument("--preset", default="", metavar="NAME", help="a named variant of the system")
-    agent.add_argument("--depth", type=int, metavar="N", help="levels of sub-tasks (CoDA)")
-    agent.add_argument("--no-refine", action="store_true", help="executors do not distil documents (CoDA)")
-    agent.add_argument("--parallel", action="store_true", help="independent sub-questions at the same time (APEX)")
+    add_system_options(agent)
     agent.add_argument(
         "--abstain",
         action=argparse.BooleanOptionalAction,
         help="allow the answer 'unknown' (default: if the model's adapter was trained to say it)",
     )
     agent.add_argument("--votes", type=int, default=1, metavar="N", help="answer up to N times; the majority decides")
-    agent.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of the system"
-    )
     agent.add_argument(
         "--egress",
         dest="tools.egress",
@@ -82,6 +76,17 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="ROLE.KEY=VALUE",
         help="for one role, such as planner.temperature=0.7",
+    )
+
+
+def add_system_options(parser: argparse._ActionsContainer) -> None:
+    """Which variant of a system it is (`settings_from`)."""
+    parser.add_argument("--preset", default="", metavar="NAME", help="a named variant of the system")
+    parser.add_argument("--depth", type=int, metavar="N", help="levels of sub-tasks (CoDA)")
+    parser.add_argument("--no-refine", action="store_true", help="executors do not distil documents (CoDA)")
+    parser.add_argument("--parallel", action="store_true", help="independent sub-questions at the same time (APEX)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting of the system"
     )
 
 
