@@ -96,9 +96,8 @@ async def test_a_model_that_heeds_the_hint_goes_on() -> None:
 
 
 SEARCHING = [name for name in AGENTS if name not in ("ircot", "codeact", "multimodal")]
-LOOKED_UP = {"hira": 2, "webthinker": 2, "plan-experts": 2, "coda": 2, "truncation": 2}
-"""HiRA's deep search and its explorer search each, CoDA's planner gives its task twice, and what truncation finds
-leaves its context."""
+LOOKED_UP = {"hira": 2, "webthinker": 2, "plan-experts": 2, "truncation": 2}
+"""HiRA's deep search and its explorer search each, and what truncation finds leaves its context."""
 
 
 @pytest.mark.parametrize("name", SEARCHING)

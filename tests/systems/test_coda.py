@@ -484,10 +484,30 @@ def test_a_task_that_stands_twice_in_a_turn_runs_once_and_gives_its_result_for_b
     assert told == ["<result>Mila Torrun</result>\n<result>Mila Torrun</result>"]
 
 
-def test_a_task_given_a_third_time_is_answered_with_the_result_it_had() -> None:
-    again = "<task>Who designed the Orvane Bridge?</task>"
-    episode = run([again, again, again, "<answer>Mila Torrun</answer>"], [*EXECUTOR[:2], *EXECUTOR[:2]])
-    assert len(episode.by_role("executor")) == 2
+def test_a_task_given_again_has_the_result_it_had() -> None:
+    first, birth = "<task>Who designed the Orvane Bridge?</task>", "<task>Where was Mila Torrun born?</task>"
+    episode = run([first, f"{birth}{first}", "<answer>Kestel</answer>"], EXECUTOR)
+    assert [t.task for t in episode.by_role("executor")] == [
+        "Who designed the Orvane Bridge?",
+        "Where was Mila Torrun born?",
+    ]
     told = [s.text for s in episode.by_role("planner")[0].segments if s.kind == "env"]
-    assert "already given" in told[2]
-    assert "Mila Torrun" in told[2]
+    again = "Mila Torrun\nThis task was already given: use its result, or ask something else."
+    assert told == ["<result>Mila Torrun</result>", f"<result>Kestel</result>\n<result>{again}</result>"]
+    limits = [(e.trajectory, e.data["what"], e.data["message"]) for e in episode.events if e.kind == "limit"]
+    assert limits == [("1", "repeated task", "Who designed the Orvane Bridge?")]
+    assert [e.id for e in episode.evidence] == ["d1", "d2"]
+
+
+@pytest.mark.parametrize("broken", ["model", "search", "search of a sub-task"])
+def test_a_task_that_something_outside_failed_runs_again(broken: str) -> None:
+    task = "<task>Who designed the Orvane Bridge?</task>"
+    gives_up = [EXECUTOR[0], "<result>not found</result>"]
+    executor = {"model": [EngineRefused("no")], "search": gives_up}.get(
+        broken, ["<task>The designer?</task>", *gives_up, "<result>not found</result>"]
+    )
+    search = FakeSearch(failures=0 if broken == "model" else 3)  # as often as a search is tried
+    depth = 2 if "sub-task" in broken else 1
+    episode = run([task, task, "<answer>Mila Torrun</answer>"], [*executor, *EXECUTOR[:2]], search, depth=depth)
+    assert [t.result for t in episode.by_role("executor") if t.parent == "1"][1] == "Mila Torrun"
+    assert not [e for e in episode.events if e.kind == "limit"]

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 from ..codec import to_dict
 from ..engine import Engine, Generation, Message, Mode, Sampling, Session
@@ -77,7 +77,6 @@ class Context:
         self.shielded = shielded
         self.usage = Usage()
         self.queries = Repeats()
-        self.tasks = Repeats(allowed=2)
         self.documents: list[Document] = []
         """What this context was shown, in order."""
         self.format_errors: list[str] = []
@@ -174,15 +173,13 @@ class Context:
         self.malformed("no action", "the turn holds no action", turn=turn)
         self.interject(reminder)
 
-    def repeats(self, what: Literal["query", "task"], *texts: str) -> bool:
-        """Whether all of these queries or tasks came up before, and too often to be carried out again."""
-        seen = self.queries if what == "query" else self.tasks
-        if min(map(seen.count, texts)) <= seen.allowed:
-            seen.refused = 0
+    def repeats(self, *queries: str) -> bool:
+        """Whether all of these queries came up before, and too often to be carried out again."""
+        if min(map(self.queries.count, queries)) <= self.queries.allowed:
+            self.queries.refused = 0
             return False
-        self.run.events.emit("limit", self.id, what=f"repeated {what}", message="; ".join(texts))
-        if what == "query":
-            self.refuse()
+        self.run.events.emit("limit", self.id, what="repeated query", message="; ".join(queries))
+        self.refuse()
         return True
 
     def refuse(self) -> None:

@@ -143,7 +143,7 @@ class SearchAgent(System[AgentSettings]):
 
     async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:
         """Search, and what the agent is told about it."""
-        if agent.repeats("query", *queries):
+        if agent.repeats(*queries):
             return self.repeated()
         try:
             results = await run.search(agent, queries, self.k)

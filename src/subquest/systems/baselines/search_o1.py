@@ -39,7 +39,7 @@ class SearchO1(SearchAgent):
 
     async def observe(self, run: Run, agent: Context, queries: Sequence[str], found: dict[str, Sequence[Hit]]) -> Text:
         query = queries[0]
-        if agent.repeats("query", query):
+        if agent.repeats(query):
             return self.repeated()
         try:
             hits = (await run.search(agent, [query], self.k))[0]

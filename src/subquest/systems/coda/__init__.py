@@ -86,6 +86,7 @@ class CoDA(System[CoDASettings]):
             shielded=True,
         )
         findings: list[Finding] = []
+        known: dict[str, str] = {}  # results by task
         try:
             while True:
                 turn = await planner.write()
@@ -96,7 +97,7 @@ class CoDA(System[CoDASettings]):
                     await planner.close("answered", action.content)
                     return Answer(action.content, confidence=confidence(turn), findings=findings)
                 else:
-                    results = await self._delegate(run, planner, self._tasks(planner, turn), findings, level=1)
+                    results = await self._delegate(run, planner, self._tasks(planner, turn), findings, known, level=1)
                     planner.tell_results(results, tokens=self.settings.result_tokens)
         except (LimitReached, EngineError) as stopped:
             force = functools.partial(planner.force, self.prompts.text("planner_force"), "answer")
@@ -110,27 +111,34 @@ class CoDA(System[CoDASettings]):
         return tasks[:MAX_PARALLEL_TASKS]
 
     async def _delegate(
-        self, run: Run, context: Context, tasks: Sequence[str], findings: list[Finding], level: int
+        self,
+        run: Run,
+        context: Context,
+        tasks: Sequence[str],
+        findings: list[Finding],
+        known: dict[str, str],
+        level: int,
     ) -> list[str]:
-        """Run the tasks of one turn concurrently, each once; results come back in their order."""
+        """Run the tasks of one turn concurrently; results come back in their order. A task whose result is `known`, and
+        one that stands there twice, does not run again."""
         run.events.emit("plan", context.id, steps=list(tasks))
-        once = list(dict.fromkeys(tasks))
-        found: list[list[Finding]] = [[] for _ in once]
-        jobs = (self._execute(run, context, text, findings, own, level) for text, own in zip(once, found, strict=True))
-        results = dict(zip(once, await asyncio.gather(*jobs), strict=True))
+        results: dict[str, str] = {}
+        for task in (task for task in dict.fromkeys(tasks) if task in known):
+            run.events.emit("limit", context.id, what="repeated task", message=task)
+            results[task] = f"{known[task]}\nThis task was already given: use its result, or ask something else."
+        new = [task for task in dict.fromkeys(tasks) if task not in known]
+        found: list[list[Finding]] = [[] for _ in new]
+        jobs = (self._execute(run, context, text, known, own, level) for text, own in zip(new, found, strict=True))
+        results |= dict(zip(new, await asyncio.gather(*jobs), strict=True))
         findings += [
             finding for own in found for finding in own
         ]  # in the order of the tasks, not in which they finished
         return [results[task] for task in tasks]
 
     async def _execute(
-        self, run: Run, parent: Context, task: str, earlier: Sequence[Finding], findings: list[Finding], level: int
+        self, run: Run, parent: Context, task: str, known: dict[str, str], findings: list[Finding], level: int
     ) -> str:
         """The executor sub-loop: an ephemeral context that holds the task and nothing else."""
-        if parent.repeats("task", task):
-            known = next((finding.result for finding in reversed(earlier) if finding.task == task), "")
-            was = f" Its result was: {known}" if known else ""
-            return f"This task was already given.{was}\nUse its result, or ask something else."
         nested = level < self.settings.depth
         prompt = f"executor{'_nested' * nested}{'_no_refine' * (not self.settings.refine)}"
         opening = self.prompts.messages(prompt, task=task)
@@ -166,6 +174,8 @@ class CoDA(System[CoDASettings]):
         result = result or "No result was found."
         await executor.close(stop_reason, result)
         run.events.emit("result", executor.id, result=result, forced=executor.forced)
+        if not any(f"{failure.trajectory}.".startswith(f"{executor.id}.") for failure in run.errors):
+            known[task] = result  # another attempt may find more only if something outside failed
         return result
 
     async def _work(
@@ -174,6 +184,7 @@ class CoDA(System[CoDASettings]):
         actions = (*(CALLS if run.tools else ()), *(("task",) if nested else ()))
         actions = ("search", "sql", "result", "answer", *actions)
         told: set[str] = set()
+        known: dict[str, str] = {}
         while True:
             turn = await executor.write()
             for refine in turn.parsed.all("refine"):
@@ -192,13 +203,13 @@ class CoDA(System[CoDASettings]):
                     executor.tell(shown)
             elif action.tag == "task":
                 tasks = self._tasks(executor, turn)
-                results = await self._delegate(run, executor, tasks, findings, level + 1)
+                results = await self._delegate(run, executor, tasks, findings, known, level + 1)
                 executor.tell_results(results, tokens=self.settings.result_tokens)
             else:  # the paper's executor ends with <result>, the published code's with <answer>
                 return action.content, "answered"
 
     async def _search(self, run: Run, executor: Context, query: str, told: set[str]) -> None:
-        if executor.repeats("query", query):
+        if executor.repeats(query):
             executor.tell("This query was already sent; change it or conclude.")
             return
         try:
