@@ -12,6 +12,8 @@ from ..english import MONTHS
 LOOK = 20
 """Rows from which it is decided which one names the columns."""
 _LONGEST_NAME = 80
+_LONGEST_MARKED = 200
+"""Characters of a name in a row that its format marks as the one with the names; a longer cell is a text."""
 _NUMBER = re.compile(r"[-+−]?[£$€¥]?[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[%€£]|(?<=\d)[eE][-+]?\d{1,2})?$")
 _COMMA_NUMBER = re.compile(r"[-+−]?(?:[£$€¥] ?)?[-+−]?(?:\d{1,3}(?:\.\d{3})+|0|[1-9]\d*)(?:,\d+)?(?: ?[%€£])?$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d\d")
@@ -67,15 +69,17 @@ def same_value(one: str, other: str) -> bool:
     return value(one) == value(other)
 
 
-def header_of(rows: Sequence[Sequence[str]]) -> int | None:
-    """Which of the first rows of a table names its columns; None where none does.
+def header_of(rows: Sequence[Sequence[str]], *, marked: bool = False) -> int | None:
+    """Which of the first rows of a table names its columns; None where none does. `marked`: its format says the first.
 
     It is the first one that is about as wide as the rows below it. The rows above it are a title or a note. Column
     names are short, different from each other, and not numbers, unless they are years.
     """
-    widths = [sum(bool(cell) for cell in row) for row in rows]
     if not rows:
         return None
+    if marked:
+        return 0 if max(map(len, rows[0])) <= _LONGEST_MARKED else None
+    widths = [sum(bool(cell) for cell in row) for row in rows]
     typical = median(widths)
     for at, (row, width) in enumerate(zip(rows, widths, strict=True)):
         if width >= max(1, 0.6 * typical):
@@ -92,5 +96,9 @@ def _are_names(cells: Sequence[str]) -> bool:
 
 def named(names: Sequence[str], cells: Sequence[str]) -> str:
     """A row as `Department: Sales; Head: Ana Ruiz`; empty cells are left out."""
-    shown = [f"{name}: {cell}" if name else cell for name, cell in zip(names, cells, strict=False) if cell]
+    shown = [named_cell(name, cell) for name, cell in zip(names, cells, strict=False) if cell]
     return "; ".join([*shown, *(cell for cell in cells[len(names) :] if cell)])
+
+
+def named_cell(name: str, cell: str) -> str:
+    return f"{name}: {cell}" if name else cell

@@ -11,7 +11,7 @@ Place = Mapping[str, str | int]
 NOWHERE: Place = MappingProxyType({})
 _GAP = 16
 """Empty cells in a row that are written out; a longer run only says that the sheet is wide."""
-_CELLS = 1024
+CELLS = 1024
 """Cells of a row that are kept apart; those of a wider row are one text."""
 
 
@@ -34,6 +34,11 @@ class Part(NamedTuple):
     def row(self) -> bool:
         return bool(self.cells)
 
+    @property
+    def undivided(self) -> bool:
+        """Whether it is a row of so many cells that they are one text."""
+        return self.cells == (self.text,)
+
 
 Reader = Callable[[BinaryIO], Iterator[Part]]
 
@@ -44,7 +49,7 @@ def row_of(cells: Sequence[str], place: Place, section: tuple[str, ...] = (), ti
     while len(kept) > 1 and not kept[-1]:
         kept.pop()
     text = row_text(kept)
-    return Part(text, place, section, title, tuple(kept) if len(kept) <= _CELLS else (text,))
+    return Part(text, place, section, title, tuple(kept) if len(kept) <= CELLS else (text,))
 
 
 def row_text(cells: Sequence[str]) -> str:

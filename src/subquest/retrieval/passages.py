@@ -23,7 +23,7 @@ from ..readers.markdown import FENCE, FILL, Line, table_lines, unmarked
 from ..readers.part import row_of
 from ..record import Document
 from .splitter import Passage, Size, Splitter, joined_lines, unwrapped
-from .table_passages import Rows, RowSink, TableRows
+from .table_passages import LeftOut, Rows, RowSink, TableRows
 
 _COUNTED = ("row", "line", "paragraph")
 """Fields that differ from row to row; a passage of several rows has the first and the last."""
@@ -40,10 +40,18 @@ _SHY = "\xad"
 class Passages:
     """Makes the passages of one file, numbered from 1."""
 
-    def __init__(self, name: str, size: Size | None = None, rows: RowSink | None = None, **meta: Any) -> None:
-        """`rows` keeps whole tables."""
+    def __init__(
+        self,
+        name: str,
+        size: Size | None = None,
+        rows: RowSink | None = None,
+        left_out: LeftOut | None = None,
+        **meta: Any,
+    ) -> None:
+        """`rows` keeps whole tables, `left_out` counts what of them is not kept."""
         self._name = name
         self._rows = rows
+        self._left_out = left_out or LeftOut()
         self._size = size or Size()
         self._meta = {"file": name, **meta}
         self._title = PurePosixPath(name).name or name
@@ -52,8 +60,6 @@ class Passages:
         self.empty_pages = 0
         """Pages on which no text was found."""
         self.pages = 0
-        self.unfound_rows = 0
-        """Rows of long tables that are in no passage."""
 
     def of_lines(self, lines: Iterable[str], *, markdown: bool = True, marks: bool = False) -> Iterator[Document]:
         """The passages of plain text or Markdown; its title is that of the front matter, else the first heading of the
@@ -83,8 +89,8 @@ class Passages:
                 continue
             if table is None:
                 yield from documents(splitter.skip(""))
-                table = TableRows(self._size, self._rows, headed=True)
-            row = row_of(line.cells, {"line": splitter.next_line}, splitter.section)
+                table = TableRows(self._size, self._rows, self._left_out, headed=True)
+            row = row_of(line.cells, {"line": splitter.next_line}, tuple(map(unmarked, splitter.section)))
             yield from documents(splitter.skip(line.text))
             for rows in table.row(row) if line.cells else ():
                 yield self._of_rows(rows, splitter.section)
@@ -113,7 +119,7 @@ class Passages:
                 prose = table = None
                 where, paragraphs = here, _Paragraphs()
             if part.row:
-                table = table or TableRows(self._size, self._rows)
+                table = table or TableRows(self._size, self._rows, self._left_out)
                 for rows in table.row(part):
                     yield self._of_rows(rows, part.section)
             elif part.text.strip():
@@ -144,7 +150,6 @@ class Passages:
         if table is not None:
             for rows in table.end():
                 yield self._of_rows(rows, section)
-            self.unfound_rows += table.unfound
 
     def _of_page(
         self, passage: Passage, place: Mapping[str, Any], section: tuple[str, ...], paragraphs: _Paragraphs

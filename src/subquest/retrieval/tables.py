@@ -14,7 +14,7 @@ import json
 import re
 import sqlite3
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
@@ -88,12 +88,16 @@ class Table(NamedTuple):
         )
         return f"{self.name}: {self.rows:,} rows of {cite(self.place)}. Columns: {columns}"
 
-    def rows_in(self, passage: Document) -> int:
-        """How many lines of a passage are rows of this table: at its place, beginning with one of its columns."""
+    def rows_in(self, passage: Document) -> set[tuple[Any, ...]]:
+        """The lines of a passage that are rows of this table: at its place, beginning with one of its columns. A row
+        that is alone may be cut: its parts, which have its number or else its first cell in common, are the same."""
         if any(passage.meta.get(part) != self.place.get(part) for part in _PARTS):
-            return 0
+            return set()
         begins = tuple(f"{column.label}: " for column in self.columns if column.label)
-        return sum(line.startswith(begins) for line in passage.text.split("\n"))
+        lines = [line for line in passage.text.split("\n") if line.startswith(begins)]
+        if len(lines) == 1:
+            return {(passage.meta.get("row", passage.meta.get("line", lines[0].partition("; ")[0])),)}
+        return {(passage.id, at) for at in range(len(lines))}
 
 
 class Result(NamedTuple):
@@ -178,13 +182,13 @@ class Tables:
 
     def behind(self, documents: Sequence[Document]) -> list[Table]:
         """The tables of which some rows stand in these passages, but not all, in the order of the passages."""
-        shown: Counter[int] = Counter()
+        shown: defaultdict[int, set[tuple[Any, ...]]] = defaultdict(set)
         tables = {table.number: table for table in self.all()}
         for document in documents:
             for table in tables.values():
                 if rows := table.rows_in(document):
-                    shown[table.number] += rows
-        return [tables[number] for number, rows in shown.items() if rows < tables[number].rows]
+                    shown[table.number] |= rows
+        return [tables[number] for number, rows in shown.items() if len(rows) < tables[number].rows]
 
     def query(self, sql: str) -> Result:
         """Run one SELECT. Raises DataError with the reason where that is impossible."""

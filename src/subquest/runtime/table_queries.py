@@ -113,8 +113,17 @@ def _lines(tables: Sequence[Table]) -> list[str]:
         line = table.described
         if lines and sum(map(len, lines)) + len(line) > _CHARACTERS:
             break
-        lines.append(line[:_CHARACTERS])
+        lines.append(line if len(line) <= _CHARACTERS else _names_alone(table))
     return lines
+
+
+def _names_alone(table: Table) -> str:
+    """A table with many columns: their names and types, as many as a prompt has room for."""
+    line = table._replace(columns=tuple(column._replace(samples=()) for column in table.columns)).described
+    if len(line) <= _CHARACTERS:
+        return line
+    kept = line[:_CHARACTERS].rpartition(", ")[0]
+    return f"{kept} and {line.count(', ', len(kept))} more, listed by: SELECT * FROM {table.name} LIMIT 1"
 
 
 async def query(context: Context, search: Search | None, sql: str) -> str:

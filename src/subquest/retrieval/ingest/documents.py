@@ -22,6 +22,7 @@ from ...record import Document
 from ..corpus import Wrong, beside_corpus, corpus_columns, read_jsonl, read_tsv
 from ..passages import Passages
 from ..splitter import Size
+from ..table_passages import LeftOut
 from .sources import PICTURES, SUFFIXES, suffix_of
 from .table_writer import TableWriter
 
@@ -56,8 +57,7 @@ class Contents:
     wrong: int = 0
     """Lines and members that could not be read."""
     first_wrong: str = ""
-    unfound_rows: int = 0
-    """Rows of long tables that are in no passage; the table holds them."""
+    left_out: LeftOut = field(default_factory=LeftOut)
     unguessed: bool = False
     """Text in another script was read as western letters, because encodings cannot be guessed here."""
 
@@ -113,13 +113,12 @@ class FileReader:
         self, file: BinaryIO, name: str, meta: dict[str, Any], contents: Contents, job: Job | None, budget: _Budget
     ) -> Iterator[Document]:
         kind = "" if job is not None else self.kind(file, name)
-        passages = self._passages(name, meta)
+        passages = self._passages(name, meta, contents)
         if job is not None or kind in ISOLATED or kind == "ocr":
             job = job or self.pool.start(file, "image" if kind == "ocr" else kind)
             yield from passages.of_parts(self.pool.parts(job))
             contents.pages += passages.pages
             contents.empty_pages += passages.empty_pages
-            contents.unfound_rows += passages.unfound_rows
         elif kind == "gzip":
             with budget.unpacking():
                 yield from self._packed(cast("BinaryIO", GzipReader(file)), name, meta, contents, budget)
@@ -139,9 +138,9 @@ class FileReader:
         else:
             yield from self._streamed(file, name, passages, contents)
 
-    def _passages(self, name: str, meta: dict[str, Any]) -> Passages:
+    def _passages(self, name: str, meta: dict[str, Any], contents: Contents) -> Passages:
         self.tables.within(meta)
-        return Passages(name, self.size, self.tables, **meta)
+        return Passages(name, self.size, self.tables, contents.left_out, **meta)
 
     def _streamed(self, file: BinaryIO, name: str, passages: Passages, contents: Contents) -> Iterator[Document]:
         wrong, suffix = self._wrong(name, contents), suffix_of(name)
@@ -154,7 +153,6 @@ class FileReader:
                 yield from read_tsv(file, name, wrong)
             else:
                 yield from passages.of_parts(read_csv(file))
-                contents.unfound_rows += passages.unfound_rows
         else:
             yield from passages.of_lines(lines(file), markdown=suffix not in _PLAIN, marks=suffix in MARKDOWN)
 
@@ -259,7 +257,7 @@ class FileReader:
             yield from self._tar_members(stream, name, meta, contents, budget)
             return
         if suffix_of(name) in _STREAMED and kind in ("text", "csv"):
-            yield from self._streamed(stream, name, self._passages(name, meta), contents)
+            yield from self._streamed(stream, name, self._passages(name, meta, contents), contents)
             return
         with unpack_to_memory(stream, os.path.basename(name)) as inner:
             yield from self._read(inner, name, meta, contents, None, budget)

@@ -6,7 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...readers.part import CELLS
 from .documents import Contents
+from .table_writer import COLUMNS
 
 
 class Problem(NamedTuple):
@@ -68,16 +70,30 @@ class Report:
 
 def note_on(contents: Contents) -> str:
     """What a user should know about a file that was read."""
+    notes = []
+    left_out = contents.left_out
     if contents.empty_pages:
-        return f"no text on {contents.empty_pages} of {contents.pages} pages"
-    if contents.unfound_rows:
-        return (
-            f"a long table: search finds its first rows, and not the last {contents.unfound_rows:,}; "
+        notes.append(f"no text on {contents.empty_pages} of {contents.pages} pages")
+    if left_out.rows:
+        notes.append(
+            f"a long table: search finds its first rows, and not the last {left_out.rows:,}; "
             "queries over tables use all of them"
         )
+    if left_out.columns:
+        notes.append(
+            f"a wide table: queries over tables use its first {COLUMNS} columns, and not the last "
+            f"{left_out.columns:,}; search finds all of them"
+        )
+    if left_out.undivided:
+        notes.append(
+            f"{left_out.undivided:,} rows of more than {CELLS:,} cells: they are read as text, without the names of "
+            "their columns, and queries over tables do not use them; divide the table into narrower ones"
+        )
     if contents.unguessed:
-        return "read as western letters, which is wrong; to guess its encoding: pip install 'subquest[web-tools]'"
-    return "" if contents.passages else "it has no text"
+        notes.append(
+            "read as western letters, which is wrong; to guess its encoding: pip install 'subquest[web-tools]'"
+        )
+    return "; ".join(notes) or ("" if contents.passages else "it has no text")
 
 
 def wrong_with(contents: Contents, ocr: bool) -> str:

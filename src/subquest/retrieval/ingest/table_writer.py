@@ -15,7 +15,7 @@ from ...readers.columns import date_in, is_comma_number, number_in
 from ..tables import FILE, Column, identifier, quoted, unique
 
 _BATCH = 1000
-_COLUMNS = 200
+COLUMNS = 200
 """Columns of a table that are kept."""
 _CELL = 2000
 """Characters of a cell that are kept."""
@@ -62,7 +62,7 @@ class TableWriter:
         self._meta = meta
 
     @_stored()
-    def begin(self, names: Sequence[str], place: Mapping[str, str | int], section: Sequence[str]) -> None:
+    def begin(self, names: Sequence[str], place: Mapping[str, str | int], section: Sequence[str]) -> int:
         self.end()
         where = {"file": self._file, **self._meta, **{k: v for k, v in place.items() if k in ("sheet", "page", "line")}}
         if section:
@@ -71,7 +71,8 @@ class TableWriter:
         if not db.in_transaction:
             db.execute("BEGIN IMMEDIATE")
         (number,) = db.execute("SELECT coalesce(max(number), 0) + 1 FROM catalogue").fetchone()
-        self._table = _Open(db, number, names[:_COLUMNS], where, self._written)
+        self._table = _Open(db, number, names[:COLUMNS], where, self._written)
+        return max(0, len(names) - COLUMNS)
 
     @_stored()
     def row(self, number: int, cells: Sequence[str]) -> None:
@@ -197,11 +198,12 @@ class _Open:
         types = ["TEXT" if kind is None else "INTEGER" if kind is int else "REAL" for kind in kinds]
         if any(kinds):
             self._convert(types, commas)
-        for at, (dates, samples) in enumerate(zip(self._dates, self._samples, strict=True)):
-            if dates and samples:
-                types[at] = "DATE"
-                self._samples[at] = [date_in(sample) or "" for sample in samples]
-                self._convert_dates(self._names[at])
+        dates = [at for at, samples in enumerate(self._samples) if samples and self._dates[at]]
+        for at in dates:
+            types[at] = "DATE"
+            self._samples[at] = [date_in(sample) or "" for sample in self._samples[at]]
+        if dates:
+            self._convert_dates([quoted(self._names[at]) for at in dates])
         columns = [Column(_ROW, "INTEGER", "", ())]
         columns += map(Column, self._names, types, self._labels, map(tuple, self._samples))
         self._db.execute(
@@ -226,7 +228,7 @@ class _Open:
         self._db.execute(f"INSERT INTO {table} SELECT {', '.join(values)} FROM {table}_text")
         self._db.execute(f"DROP TABLE {table}_text")
 
-    def _convert_dates(self, name: str) -> None:
-        """Dates of a column in the one form that sorts and that SQLite's functions read."""
+    def _convert_dates(self, names: Sequence[str]) -> None:
+        """Dates of these columns in the one form that sorts and that SQLite's functions read, in one pass."""
         self._db.create_function("written_date", 1, lambda cell: cell and date_in(cell), deterministic=True)
-        self._db.execute(f"UPDATE t{self._number} SET {quoted(name)} = written_date({quoted(name)})")
+        self._db.execute(f"UPDATE t{self._number} SET {', '.join(f'{name} = written_date({name})' for name in names)}")
