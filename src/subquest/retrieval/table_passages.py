@@ -148,6 +148,8 @@ class TableRows:
         (name, cell), *others = [pair for pair in zip_longest(names, part.cells, fillvalue="") if pair[1]]
         parts = [[piece] for piece in self._pieces(name, cell)]
         first = named_cell(name, _beginning(cell))
+        if others and len(parts) > 1:
+            parts.append([first])
         weight = self._size.count(parts[-1][0])
         for piece in (piece for other in others for piece in self._pieces(*other)):
             count = self._size.count(piece)
