@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import date
+from functools import lru_cache
 from statistics import median
 
 from ..english import MONTHS
@@ -26,6 +27,7 @@ _WRITTEN_DATE = re.compile(
     rf"|(?P<m4>{_MONTH})\.? (?P<d4>\d{{1,2}})(?:st|nd|rd|th)?,? (?P<y4>\d{{4}})",
     re.IGNORECASE,
 )
+_LONGEST_DATE = len("30th September., 2024")
 _SIGNS = str.maketrans({"−": "-", **dict.fromkeys("£$€¥%,+", "")})
 
 
@@ -48,7 +50,12 @@ def is_comma_number(cell: str) -> bool:
 def date_in(cell: str) -> str | None:
     """The date that a cell is, as `2024-05-17`: `17 May 2024`, `May 17, 2024`, `17.05.2024`. None for anything else,
     and where day and month cannot be told apart (`05/04/2024`)."""
-    match = _WRITTEN_DATE.fullmatch(cell) if cell[-1:].isdigit() else None
+    return _date(cell) if cell[-1:].isdigit() and len(cell) <= _LONGEST_DATE else None
+
+
+@lru_cache(maxsize=8192)
+def _date(cell: str) -> str | None:
+    match = _WRITTEN_DATE.fullmatch(cell)
     if match is None:
         return None
     year, month, day = (next(v for k, v in match.groupdict().items() if v and k[0] == part) for part in "ymd")
