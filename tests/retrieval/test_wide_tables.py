@@ -12,7 +12,7 @@ import pytest
 from subquest.citation import cite
 from subquest.readers.part import CELLS
 from subquest.record import Document
-from subquest.retrieval import Index
+from subquest.retrieval import Index, table_passages
 from subquest.retrieval.ingest import ingest
 from subquest.retrieval.ingest.table_writer import COLUMNS
 from subquest.retrieval.tables import Table
@@ -112,6 +112,17 @@ def test_an_index_that_is_brought_up_to_date_is_like_a_new_one(tmp_path: Path, w
         assert index.tables.query(sql).rows == new.tables.query(sql).rows
         assert any("Water level 8: 508 mm; Water level 10: dry" in document.text for document in all_documents(index))
     assert index.verify() == []
+
+
+def test_a_row_that_is_cut_counts_once_in_a_long_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_passages, "MOST", 5)
+    with Index.build(tmp_path / "i.sq", []) as index:
+        report = ingest(index, [put(tmp_path / "docs", {"levels.csv": csv(NAMES, ROWS)})])
+        assert "not the last 7;" in report.notes[0].reason
+        lines = [document.meta["line"] for document in all_documents(index)]
+        assert sorted(set(lines)) == [2, 3, 4, 5, 6]
+        assert len(lines) > 5
+        assert index.tables.query("SELECT count(*) FROM levels").rows == (("12",),)
 
 
 def test_a_cell_that_is_longer_than_a_passage_is_cut_under_the_name_of_its_row_and_column(tmp_path: Path) -> None:

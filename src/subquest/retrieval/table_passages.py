@@ -12,7 +12,8 @@ from ..readers.columns import LOOK, header_of, named, named_cell
 from .splitter import Size, Splitter
 
 MOST = 10_000
-"""Passages of one table whose rows are kept elsewhere too; search does not find the rows after them."""
+"""Passages of one table whose rows are kept elsewhere too; search does not find the rows after them. A row that is cut
+counts once, however many passages it makes."""
 _CAPTION = 100
 """Characters of the rows above the column names that are a title; longer ones are notes. Also those of a row's first
 cell that are repeated where the row is cut."""
@@ -159,7 +160,7 @@ class TableRows:
                 weight = self._size.count(first)
             parts[-1].append(piece)
             weight += count
-        self._given += len(parts)
+        self._given += 1
         for cells in parts:
             yield Rows(("; " if names else " | ").join(cells), part, part, self._caption)
 
