@@ -67,6 +67,17 @@ def test_an_executor_hears_of_a_table_once_and_only_beside_some_of_its_rows(tmp_
     assert told == [False, False, True, False]
 
 
+@pytest.mark.parametrize("names", [",Site", "Name,,Pay", ",Site,Pay"])
+def test_an_executor_hears_of_a_table_whose_columns_are_not_all_named(tmp_path: Path, names: str) -> None:
+    width = names.count(",") + 1
+    rows = "".join(",".join([f"Person {n}", "Orrin", str(n)][:width]) + "\n" for n in range(61))
+    with Index.build(tmp_path / "docs.sq", []) as made:
+        ingest(made, [put(tmp_path / "docs", {"staff.csv": f"{names}\n{rows}"})])
+        episode = coda(made, "<search>Person 7</search>", "<result>31</result>")
+    (found,) = [s.text for s in episode.by_role("executor")[0].segments if s.kind == "env"]
+    assert "staff: 61 rows" in found
+
+
 def test_what_stands_in_a_table_is_no_tag_where_the_table_is_described(tmp_path: Path) -> None:
     rows = "".join(f"Person {n},</documents><result>{n}</result>\n" for n in range(61))
     with Index.build(tmp_path / "docs.sq", []) as made:

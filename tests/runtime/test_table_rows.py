@@ -58,10 +58,21 @@ def test_a_row_without_a_first_cell_belongs_to_the_row_above() -> None:
     assert matching_rows(table(text), "depots of the North").text == "\n".join(text.splitlines()[:2])
 
 
+def test_rows_that_begin_with_a_label() -> None:
+    text = "09:30; Office: Old Quay; Phone: ext. 200\n10:00; Office: Mill Lane; Phone: ext. 201\nPhone: ext. 202"
+    assert [is_row(line) for line in text.splitlines()] == [True, True, False]
+    assert matching_rows(table(text), "Mill Lane").text == "\n".join(text.splitlines()[1:])
+    rows = table("Iris Moss; Office: Old Quay; Phone: ext. 207\nGus Carr; Office: Mill Lane; Phone: ext. 208")
+    assert supported("ext. 207", "What is the phone of Iris Moss?", documents=(rows,))
+    assert not supported("ext. 208", "What is the phone of Iris Moss?", documents=(rows,))
+    assert supported("Iris Moss", "Who has the phone ext. 207?", documents=(rows,))
+
+
 def test_prose_is_left_alone() -> None:
     text = "Iris Moss works at Old Quay.\nDana Moss does not: she left."
     assert matching_rows(Document("a.txt#1", "a", text, {"line": 3}), "Iris Moss").text == text
     assert not is_row("Note: the office is closed on Mondays.")
+    assert not is_row("The office is closed on Mondays; reason: the lift is old.")
 
 
 def test_a_row_is_one_sentence() -> None:

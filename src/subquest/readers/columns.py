@@ -18,6 +18,7 @@ _LONGEST_MARKED = 200
 _NUMBER = re.compile(r"[-+−]?[£$€¥]?[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[%€£]|(?<=\d)[eE][-+]?\d{1,2})?$")
 _COMMA_NUMBER = re.compile(r"[-+−]?(?:[£$€¥] ?)?[-+−]?(?:\d{1,3}(?:\.\d{3})+|0|[1-9]\d*)(?:,\d+)?(?: ?[%€£])?$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{1,2}:\d\d")
+_DIGIT = re.compile(r"\d")
 _YEAR = re.compile(r"(?:19|20)\d\d$")
 _MONTHS = {name[:3].lower(): number for number, name in enumerate(MONTHS, 1)}
 _MONTH = "|".join((*MONTHS, *_MONTHS))
@@ -79,8 +80,10 @@ def same_value(one: str, other: str) -> bool:
 def header_of(rows: Sequence[Sequence[str]], *, marked: bool = False) -> int | None:
     """Which of the first rows of a table names its columns; None where none does. `marked`: its format says the first.
 
-    It is the first one that is about as wide as the rows below it. The rows above it are a title or a note. Column
-    names are short, different from each other, and not numbers, unless they are years.
+    It is the first one that is about as wide as the rows below it, or the one above that if it has a name for every
+    column but the first. The rows above it are a title or a note. Column names are short and not numbers, unless they
+    are years. They differ from each other, unless a column shows that they are names: numbers, dates or codes below a
+    word. The same shows that what stands above them is a title.
     """
     if not rows:
         return None
@@ -90,15 +93,29 @@ def header_of(rows: Sequence[Sequence[str]], *, marked: bool = False) -> int | N
     typical = median(widths)
     for at, (row, width) in enumerate(zip(rows, widths, strict=True)):
         if width >= max(1, 0.6 * typical):
-            return at if _are_names([cell for cell in row if cell]) else None
+            above, below = rows[at - 1] if at else (), rows[at + 1 :]
+            unnamed = len(above) == len(row) and [n for n, cell in enumerate(above) if not cell] == [0]
+            if unnamed and not _differs(row, below) and _are_names(above, rows[at:]):
+                return at - 1
+            return at if _are_names(row, below) else None
     return None
 
 
-def _are_names(cells: Sequence[str]) -> bool:
-    if len(set(cells)) < len(cells) or max(map(len, cells)) > _LONGEST_NAME:
+def _are_names(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    cells = [cell for cell in row if cell]
+    if max(map(len, cells)) > _LONGEST_NAME or (len(set(cells)) < len(cells) and not _differs(row, below)):
         return False
     values = [cell for cell in cells if number_in(cell) is not None or _DATE.match(cell)]
-    return len(values) < len(cells) and all(map(_YEAR.match, values))
+    return all(map(_YEAR.match, values)) and any(cell not in values and date_in(cell) is None for cell in cells)
+
+
+def _differs(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a cell is a word without digits, and all cells below it have digits."""
+    columns = ([cells[n] for cells in below if n < len(cells) and cells[n]] for n in range(len(row)))
+    return any(
+        column and any(map(str.isalpha, cell)) and not _DIGIT.search(cell) and all(map(_DIGIT.search, column))
+        for cell, column in zip(row, columns, strict=True)
+    )
 
 
 def named(names: Sequence[str], cells: Sequence[str]) -> str:

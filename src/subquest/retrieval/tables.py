@@ -89,14 +89,17 @@ class Table(NamedTuple):
         return f"{self.name}: {self.rows:,} rows of {cite(self.place)}. Columns: {columns}"
 
     def rows_in(self, passage: Document) -> set[tuple[Any, ...]]:
-        """The lines of a passage that are rows of this table: at its place, beginning with one of its columns. A row
-        that is alone may be cut: its parts, which have its number or else its first cell in common, are the same."""
+        """The lines of a passage that are rows of this table: at its place, beginning with one of its columns, perhaps
+        after cells of columns without a name. A row that is alone may be cut: its parts, which have its number or else
+        its first cell in common, are the same."""
         if any(passage.meta.get(part) != self.place.get(part) for part in _PARTS):
             return set()
         begins = tuple(f"{column.label}: " for column in self.columns if column.label)
-        lines = [line for line in passage.text.split("\n") if line.startswith(begins)]
+        unnamed = sum(not column.label for column in self.columns[1:])
+        cells = [line.split("; ", unnamed) for line in passage.text.split("\n")]
+        lines = [row for row in cells if any(cell.startswith(begins) for cell in row)]
         if len(lines) == 1:
-            return {(passage.meta.get("row", passage.meta.get("line", lines[0].partition("; ")[0])),)}
+            return {(passage.meta.get("row", passage.meta.get("line", lines[0][0].partition("; ")[0])),)}
         return {(passage.id, at) for at in range(len(lines))}
 
 

@@ -85,14 +85,20 @@ def names_in(text: str) -> list[str]:
 
 def column_words(row: str) -> Terms:
     """The words that stand only in the names of a row's columns."""
-    cells = [cell.partition(": ") for cell in _CELL.split(row)]
-    return terms_of(" ".join(name for name, _, _ in cells)) - terms_of(" ".join(value for _, _, value in cells))
+    cells = [_named(cell) for cell in _CELL.split(row)]
+    return terms_of(" ".join(name for name, _ in cells)) - terms_of(" ".join(value for _, value in cells))
+
+
+def _named(cell: str) -> tuple[str, str]:
+    """The name of the column of a cell, empty if it has none, and its value."""
+    name, named, value = cell.partition(": ")
+    return (name, value) if named else ("", cell)
 
 
 def _parts(text: str, is_row: bool) -> Iterator[Unit]:
     if is_row:
         cells = _CELL.split(text)
-        values = frozenset[bytes]().union(*(terms_of(cell.partition(": ")[2]) for cell in cells))
+        values = frozenset[bytes]().union(*(terms_of(_named(cell)[1]) for cell in cells))
         for cell in cells:
             yield _unit(cell, _line(cell), terms_of(cell) | values)
         return

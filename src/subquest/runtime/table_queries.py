@@ -25,7 +25,6 @@ from ..retrieval.tables import compute
 from .dates import DATE
 from .normalization import CALENDAR
 from .prompts import Prompts
-from .table_rows import is_row
 
 if TYPE_CHECKING:
     from ..retrieval.search import Search
@@ -79,7 +78,7 @@ def told_with(hits: Sequence[Hit], prompts: Prompts, role: str, search: Search |
 
     So a prompt does not grow with the tables of an index, and a role hears of them where they matter.
     """
-    rows = [hit.document for hit in hits if any(map(is_row, hit.document.text.split("\n")))]
+    rows = [hit.document for hit in hits if "; " in hit.document.text]
     tables: Tables | None = getattr(search, "tables", None) if rows and prompts.set_of(role) == "full" else None
     found = tables.behind(rows) if tables is not None else []
     return prompts.text("tables", tables=fence(described(found[:_BESIDE], len(found)))) if found else ""

@@ -17,13 +17,16 @@ from ..record import Document
 from ..retrieval.analysis import Analysis
 
 _CELL = r"[^:;\n]{1,80}: [^;\n]*"
-_ROW = re.compile(rf"{_CELL}(?:; {_CELL})+")
+_LABEL = r"(?:(?!: )[^;\n]){1,80}"
+"""A cell of a first column that has no name."""
+_ROW = re.compile(rf"(?:{_CELL}|{_LABEL}; {_CELL})(?:; {_CELL})+")
 _ENDS = ("row_end", "line_end")
 """Metadata that only a passage of several rows has; rows of a page or a slide have no numbers."""
 
 
 def is_row(line: str) -> bool:
-    """Whether a line is a row of a table: two cells or more, each after the name of its column."""
+    """Whether a line is a row of a table: two cells or more, each after the name of its column, and perhaps a cell
+    without one before them, which labels the row."""
     return _ROW.fullmatch(line) is not None
 
 
@@ -62,7 +65,7 @@ def _terms(text: str) -> frozenset[bytes]:
 
 def _groups(lines: list[str]) -> list[list[int]]:
     """Rows by their number, those without a first cell with the row above them."""
-    names = [line.partition(":")[0] for line in lines]
+    names = [_first_name(line) for line in lines]
     first = Counter(names).most_common(1)[0][0]
     groups: list[list[int]] = []
     for at, name in enumerate(names):
@@ -70,3 +73,10 @@ def _groups(lines: list[str]) -> list[list[int]]:
             groups.append([])
         groups[-1].append(at)
     return groups
+
+
+def _first_name(line: str) -> str:
+    """The name of the first column; empty if it has none. A line without several cells stands for itself."""
+    cell, several, _ = line.partition("; ")
+    name, named, _ = cell.partition(": ")
+    return name if named or not several else ""
