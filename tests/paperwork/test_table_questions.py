@@ -14,7 +14,7 @@ from subquest.paperwork.questions import Asked, Drafter, Facts
 from subquest.paperwork.registers import KINDS, Register, as_date, asset_register, draw_register
 from subquest.paperwork.table_questions import COUNTS, TableDrafter
 from subquest.readers.columns import same_value
-from subquest.retrieval.tables import identifier
+from subquest.retrieval.sql_names import identifier
 from subquest.worlds.random_stream import RandomStream
 
 Drawn = list[tuple[Register, list[Asked]]]

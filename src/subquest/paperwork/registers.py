@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from ..english import MONTHS, day_in_words
-from ..retrieval.tables import identifier
+from ..retrieval.sql_names import identifier
 from ..worlds.random_stream import RandomStream
 from .organisation import Organisation
 from .papers import Form, Paper, page, render_table

@@ -12,7 +12,8 @@ from typing import Any
 from ... import checksums
 from ...errors import SearchError
 from ...readers.columns import date_in, is_comma_number, number_in
-from ..tables import FILE, Column, identifier, quoted, unique
+from ..sql_names import identifier, quoted, unique
+from ..tables import FILE, Column
 
 _BATCH = 1000
 COLUMNS = 200
