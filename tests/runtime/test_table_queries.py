@@ -100,13 +100,13 @@ def test_a_wrong_query_comes_back_with_the_reason(index: Index) -> None:
 
 def test_the_query_that_ran_is_recorded_and_quoted(tmp_path: Path) -> None:
     """Where an apostrophe had to be doubled."""
-    sites = ("St Alder's", "Kelm")
+    sites = ("St Brid's", "Kelm")
     rows = "".join(f"Person {n},{sites[n % 2]}\n" for n in range(61))
     with Index.build(tmp_path / "docs.sq", []) as made:
         ingest(made, [put(tmp_path / "docs", {"staff.csv": f"Name,Site\n{rows}"})])
-        sql = "SELECT count(*) AS people FROM staff WHERE site = 'St Alder's'"
+        sql = "SELECT count(*) AS people FROM staff WHERE site = 'St Brid's'"
         episode = coda(made, f"<sql>{sql}</sql>", "<result>31</result>")
-    ran = sql.replace("Alder's", "Alder''s")
+    ran = sql.replace("Brid's", "Brid''s")
     (code,) = [e for e in episode.events if e.kind == "code"]
     assert (code.data["source"], code.data["output"]) == (ran, "people: 31")
     assert [e.quote for e in episode.evidence] == [f"{ran} gives people: 31"]
