@@ -147,8 +147,8 @@ def test_the_command_converts_both_ways(tmp_path: Path, capsys: pytest.CaptureFi
     assert main([*convert, str(tmp_path / "a.gguf"), str(tmp_path / "back"), *base]) == 0
     assert same(adapter.read_peft(tmp_path / "back"), lora)
     learnt = tmp_path / "learnt.gguf"
-    assert main([*convert, str(tmp_path / "peft"), str(learnt), "--prompts", "full+abstain", *base]) == 0
-    assert adapter.prompt_set_of(learnt) == "full+abstain"
+    assert main([*convert, str(tmp_path / "peft"), str(learnt), "--prompts", "full+abstain+no-refine", *base]) == 0
+    assert adapter.prompt_set_of(learnt) == "full+abstain+no-refine"
     assert main([*convert, str(tmp_path / "peft"), str(tmp_path / "folder"), *base]) == 2
     assert main([*convert, str(tmp_path / "nothing"), str(tmp_path / "a.gguf"), *base]) == 2
 

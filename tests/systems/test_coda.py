@@ -156,6 +156,22 @@ def test_without_refine_the_prompt_does_not_ask_for_it() -> None:
     assert "<refine>" not in without
 
 
+class WithoutNotes(ScriptedEngine):
+    """A model that was trained without notes."""
+
+    prompt_set = "full+abstain+no-refine"
+
+
+def test_a_model_that_was_trained_without_notes_takes_none_unless_told_to() -> None:
+    def refines(*engines: ScriptedEngine, **settings: bool) -> bool:
+        return CoDA(dict(zip(("", "executor"), engines, strict=False)), FakeSearch(), **settings).settings.refine
+
+    assert not refines(WithoutNotes([]))
+    assert refines(WithoutNotes([]), refine=True)
+    assert refines(ScriptedEngine([]))
+    assert refines(WithoutNotes([]), ScriptedEngine([])), "another model reads the documents"
+
+
 def test_a_turn_without_action_is_reminded_and_recorded() -> None:
     episode = run(["Hello!", "<answer>a</answer>"], [])
     assert episode.answer == "a"

@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def index(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[In
         yield index
 
 
-def traces(system: str, world: World, index: Index, vocabulary: Vocabulary, **settings: str) -> Traces:
+def traces(system: str, world: World, index: Index, vocabulary: Vocabulary, **settings: Any) -> Traces:
     # the tiny vocabulary needs several tokens a word: documents are shown whole
     return run_sync(make_traces(system, world.questions, index, vocabulary, CHATML, document_tokens=2000, **settings))
 
@@ -471,18 +472,20 @@ def test_full_traces_are_right_and_well_formed(system: str, world: World, index:
             assert first == episode.question.question
 
 
-@pytest.mark.parametrize(("prompts", "sentences"), [("compact", False), ("full", True)])
-def test_results_are_as_long_as_the_prompt_asks_for(
-    prompts: str, sentences: bool, world: World, index: Index, vocabulary: Vocabulary
+@pytest.mark.parametrize(
+    ("prompts", "refine", "sentences", "alone"),
+    [("compact", True, False, False), ("full", True, True, False), ("full", False, False, True)],
+)
+def test_results_are_written_as_the_prompt_asks_for(
+    prompts: str, refine: bool, sentences: bool, alone: bool, world: World, index: Index, vocabulary: Vocabulary
 ) -> None:
-    """The full prompt of CoDA's executor asks for a sentence, the compact one for the fact alone."""
-    found = [
-        trajectory.result
-        for episode in traces("coda", world, index, vocabulary, prompts=prompts).episodes
-        for trajectory in episode.by_role("executor")
-    ]
+    """CoDA's full prompt asks executors for a sentence after a note, the compact one for the fact after a note, and
+    the full one without notes for the fact alone."""
+    made = traces("coda", world, index, vocabulary, prompts=prompts, refine=refine)
+    found = [trajectory for episode in made.episodes for trajectory in episode.by_role("executor")]
     assert found
-    assert (sum(len(result.split()) > 6 for result in found) > len(found) / 2) is sentences
+    assert (sum(len(t.result.split()) > 6 for t in found) > len(found) / 2) is sentences
+    assert all(t.written_turns[-1].startswith("<result>") is alone for t in found)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from subquest.train.data import Stream, draw_sample
 from subquest.train.launch import prepare, train
 from subquest.train.loss import LOSSES, LossSettings
 from subquest.train.optimiser import Schedule
-from subquest.train.recipe import OptimiserPart, Recipe, load_recipe
+from subquest.train.recipe import ModelPart, OptimiserPart, Recipe, load_recipe
 
 from ..systems.fakes import FakeSearch
 
@@ -192,7 +192,7 @@ def test_the_recipes_of_the_larger_models_follow_each_other(first: str, then: st
         path = RECIPES / "qwen-1.5b" / f"{name}.toml"
         assert main(["train", str(path), "--out", str(tmp_path / name), "--device", "cpu", *options, *more]) == 0
 
-    run(first, **{"instruct.teacher": '""', "instruct.plays": "[]"} if first == "sft" else {})
+    run(first)
     start = {"model.adapter": f'"{tmp_path / first / "last"}"'}
     run(then, "--minutes", "0", **start)
     run(then, **start)  # goes on
@@ -200,7 +200,8 @@ def test_the_recipes_of_the_larger_models_follow_each_other(first: str, then: st
         told = {name for _, name, _ in store.metrics()}
     assert {"tasks", "one_task", "unknown", "forced", "entropy", "dev_em"} <= told
     assert (tmp_path / then / "best" / "adapter_model.safetensors").is_file()
-    assert prompt_set_of(tmp_path / then / "best") == "compact+abstain", "as it was trained here"
+    ways = "+abstain+no-refine" if first == "sft" else "+abstain"
+    assert prompt_set_of(tmp_path / then / "best") == f"compact{ways}", "as it was trained here"
 
 
 @pytest.mark.parametrize(
@@ -218,6 +219,47 @@ def test_slips_are_named(tmp_path: Path, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_recipe(path)
+
+
+def write(folder: Path, **recipes: str) -> Path:
+    """Recipes in a folder; the first one."""
+    for name, text in recipes.items():
+        (folder / f"{name}.toml").write_text(text)
+    return folder / f"{next(iter(recipes))}.toml"
+
+
+def test_a_recipe_is_like_another_but_for_what_it_says(tmp_path: Path) -> None:
+    first = """
+    name = "first"
+    kind = "sft"
+    [model]
+    path = "random:llama"
+    rank = 8
+    [[data]]
+    questions = "a.jsonl"
+    [[data]]
+    questions = "b.jsonl"
+    """
+    second = 'like = "first.toml"\nname = "second"\nk = 5\n[model]\nrank = 4\n'
+    third = 'like = "second.toml"\nname = "third"\n[[data]]\nquestions = "c.jsonl"\n'
+    recipe = load_recipe(write(tmp_path, third=third, second=second, first=first), {"model.alpha": 9.0})
+    assert (recipe.name, recipe.kind, recipe.k) == ("third", "sft", 5)
+    assert recipe.model == ModelPart("random:llama", rank=4, alpha=9.0), "tables key by key"
+    assert [part.questions for part in recipe.data] == ["c.jsonl"], "lists as a whole"
+
+
+@pytest.mark.parametrize(
+    ("recipes", "message"),
+    [
+        ({"a": 'like = "b.toml"', "b": 'like = "a.toml"'}, "like leads back to a.toml"),
+        ({"a": 'like = "a.toml"'}, "like leads back to a.toml"),
+        ({"a": "like = 3"}, "a.toml: like must be the path of another recipe, not 3"),
+        ({"a": 'like = "gone.toml"'}, "gone.toml"),
+    ],
+)
+def test_a_recipe_that_is_like_none_is_refused(recipes: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_recipe(write(tmp_path, **recipes))
 
 
 def test_a_recipe_that_is_no_text(tmp_path: Path) -> None:

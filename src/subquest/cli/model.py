@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ..models import KnownModel
 
 
+WAYS = ("", "+abstain", "+no-refine", "+abstain+no-refine")
+"""How a model was trained, behind its set of prompts."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     get = actions.add_parser("get", help="fetch a known model into the cache")
@@ -66,8 +70,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
         action.add_argument(
             "--prompts",
-            choices=["compact", "compact+abstain", "full", "full+abstain"],
-            help="the prompts it was trained on; +abstain: it learnt to say `unknown` (default: as the adapter says)",
+            choices=[f"{name}{ways}" for name in ("compact", "full") for ways in WAYS],
+            metavar="SET",
+            help="the prompts it was trained on, compact or full; +abstain: it learnt to say `unknown`; +no-refine: its"
+            " executors take no notes (default: as the adapter says)",
         )
         action.add_argument("--eight-bit", action="store_true", help="store a GGUF file in 8 bits (Q8_0)")
     for action in (get, show, convert, mix, compare):

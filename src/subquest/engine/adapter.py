@@ -42,7 +42,7 @@ _REORDERED = {"llama": True, "qwen2": False, "qwen3": False}
 
 PROMPTS = "subquest.prompts"
 """The key under which an adapter names the set of prompts it was trained on: `compact` or `full`, with `+abstain` if it
-learnt to say `unknown` where they allow it."""
+learnt to say `unknown` where they allow it, and other ways in which a system trained it (`+no-refine`)."""
 UNSAID = "compact"
 """The set of prompts of adapters that do not name one: they are older than the full prompts."""
 

@@ -40,9 +40,10 @@ def prompt_set_of(engine: Engine) -> PromptSet:
     return SETS.get(str(getattr(engine, "prompt_set", "")).partition("+")[0], "full")
 
 
-def abstains(engine: Engine) -> bool:
-    """Whether a model was trained to say `unknown`, where the prompt allows it: `full+abstain`."""
-    return str(getattr(engine, "prompt_set", "")).endswith("+abstain")
+def trained_ways(engine: Engine) -> frozenset[str]:
+    """How a model was trained besides its set, in `full+abstain+no-refine`: `abstain` stands for saying `unknown` where
+    the prompt allows it; a system names its own (`System.trained_ways`)."""
+    return frozenset(str(getattr(engine, "prompt_set", "")).split("+")[1:])
 
 
 def set_folder(folder: Path, name: PromptSet) -> Path:

@@ -33,7 +33,7 @@ from .context import LimitReached
 from .evidence import Finding, Support, support_of
 from .given_tools import TAGS, Form, GivenTools
 from .given_tools import actions as tool_actions
-from .prompts import SETS, Prompts, PromptSet, abstains, folder_beside, own_folder, prompt_set_of
+from .prompts import SETS, Prompts, PromptSet, folder_beside, own_folder, prompt_set_of, trained_ways
 from .report_writer import ROLES as REPORT_ROLES
 from .report_writer import ReportWriter
 from .role_setup import RoleSetup
@@ -76,6 +76,9 @@ class System(Solver, Generic[S]):
     turns that end where they are cut."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named variants of the settings."""
+    trained_ways: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Settings that models may be trained with, by the name under which their adapters say so (`+no-refine`). Where all
+    models are, these are the defaults."""
     removed: ClassVar[Mapping[str, str]] = {}
     """Settings of earlier versions, and why they are gone."""
     stand_ins: ClassVar[Mapping[str, str]] = {}
@@ -124,7 +127,7 @@ class System(Solver, Generic[S]):
         self.search = search
         self.search_tokens = search_tokens
         answers = _first(self.engines, (self._answering, "", *self.engines))
-        self.abstain = abstain if abstain is not None else answers is not None and abstains(answers)
+        self.abstain = abstain if abstain is not None else answers is not None and "abstain" in trained_ways(answers)
         self.votes = votes
         self.style = self._checked_style(style)
         self.settings: S = self._read_settings(preset, settings)
@@ -371,7 +374,9 @@ class System(Solver, Generic[S]):
         if preset and preset not in self.presets:
             known = ", ".join(self.presets) or "none"
             raise UsageError(f"system {self.name!r} has no preset {preset!r}; it has {known}")
-        settings = {**self.presets.get(preset, {}), **settings}
+        ways = [way for way in self.trained_ways if all(way in trained_ways(one) for one in self.engines.values())]
+        trained = {key: value for way in ways for key, value in self.trained_ways[way].items()}
+        settings = {**trained, **self.presets.get(preset, {}), **settings}
         for key, value in settings.items():
             if key in self.removed:
                 raise UsageError(f"the setting {key!r} of system {self.name!r} was removed: {self.removed[key]}")

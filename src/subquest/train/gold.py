@@ -77,6 +77,13 @@ class View(NamedTuple):
         """Whether the worked examples of the prompt think without tags. Prompts without examples do not."""
         return bool(self.examples) and not any("<think>" in text for text in self.examples)
 
+    @property
+    def results_alone(self) -> bool:
+        """Whether the worked examples write results with nothing before them but what stands before every turn."""
+        before = [text.partition("<result>")[0] for text in self.examples if "<result>" in text]
+        same = len(before) < len(self.examples) and len(set(before)) == 1
+        return same and all(text.startswith(before[0]) for text in self.examples)
+
     def thought(self, text: str) -> str:
         """A thought as the prompt shows it; empty without one."""
         line = "\n" if self.examples else ""

@@ -262,9 +262,9 @@ class Recipe(Record):
 
 
 def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
-    """A recipe from a TOML file, with `a.b = value` overrides on top."""
+    """A recipe from a TOML file, or two (`like`), with `a.b = value` overrides on top."""
     path = Path(path)
-    table = read_toml(path, "the recipe", error=ConfigError)
+    table = _read(path)
     for key, value in (overrides or {}).items():
         _override(table, key, value)
     recipe = checked(Recipe, table, str(path), error=ConfigError)
@@ -274,6 +274,25 @@ def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     except UsageError as error:
         raise ConfigError(f"{path}: {error}") from None
     return recipe
+
+
+def _read(path: Path, readers: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A recipe's table. With `like`, the path of another recipe from this one, it is that one's with what this one
+    changes: tables key by key, everything else as a whole."""
+    if (place := path.resolve()) in readers:
+        raise ConfigError(f"{readers[-1]}: like leads back to {path.name}; a recipe cannot be like itself")
+    table = read_toml(path, "the recipe", error=ConfigError)
+    like = table.pop("like", None)
+    if like is None:
+        return table
+    if not isinstance(like, str) or not like:
+        raise ConfigError(f"{path}: like must be the path of another recipe, not {like!r:.80}")
+    return _changed_by(_read(path.parent / Path(like).expanduser(), (*readers, place)), table)
+
+
+def _changed_by(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    both = [name for name in changes if isinstance(table.get(name), dict) and isinstance(changes[name], dict)]
+    return {**table, **changes, **{name: _changed_by(table[name], changes[name]) for name in both}}
 
 
 def _override(table: dict[str, Any], key: str, value: Any) -> None:

@@ -19,6 +19,7 @@ from ..masking import public_values
 from ..metrics import score_answer
 from ..record import Episode
 from ..runs import RunStore
+from ..systems.registry import get
 from .checkpoints import Checkpoints, save_trained
 from .distributed import ALONE, Ranks
 from .policy import Policy
@@ -203,8 +204,7 @@ class TrainRun:
         folder, building = self.folder / name, self.folder / f"{name}.tmp"
         with self.deadline.timed("export"):
             base = self.recipe.model.path
-            prompts = self.recipe.prompt_set + ("+abstain" if self.recipe.abstain else "")
-            save_trained(policy, building, base=base, prompts=prompts, write=self.ranks.first)
+            save_trained(policy, building, base=base, prompts=prompts_of(self.recipe), write=self.ranks.first)
         if self.ranks.first:
             (building / note).write_text(json.dumps(dict(content)), encoding="utf-8")
             folder.mkdir(exist_ok=True)
@@ -218,6 +218,13 @@ class TrainRun:
         if self._store is not None:
             self._store.close()
         self._lock.close()
+
+
+def prompts_of(recipe: Recipe) -> str:
+    """The set of prompts that a recipe trains with, and how else the model has to be run."""
+    own = get(recipe.system).trained_ways
+    ways = [way for way, values in own.items() if all(recipe.settings.get(k) == v for k, v in values.items())]
+    return "+".join([recipe.prompt_set, *(["abstain"] if recipe.abstain else []), *ways])
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import asyncio
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...engine import Message
 from ...engine.actions import Action
@@ -65,6 +65,7 @@ class CoDA(System[CoDASettings]):
     roles = ("planner", "executor")
     tool_roles = ("executor",)
     Settings = CoDASettings
+    trained_ways: ClassVar[Mapping[str, Mapping[str, Any]]] = {"no-refine": {"refine": False}}
     removed: ClassVar[Mapping[str, str]] = {
         "check": "it changed answers and tasks by rule; what the planner writes is now what counts"
     }

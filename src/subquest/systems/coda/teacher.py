@@ -114,22 +114,25 @@ class CoDATeacher(GoldTeacher):
         fact = self.fact_for(task)
         if view.turn == 0:
             return f"{view.thought(LOOK) if view.thinks_plainly else ''}<search>{query(fact, 0)}</search>"
-        plain = view.thinks_plainly
+        plain, alone = view.thinks_plainly, view.results_alone
         if fact.query is not None and (turn := self._query(view, fact, *fact.query)):
             return turn
         found = self.found(fact, view.last)
         note = NOTHING if found is None else found.cited if plain else found.note
         refined = self._refined(view, note)
-        if found is not None:  # the full prompt asks for a sentence, the compact one for the fact alone
-            return f"{refined}<result>{self._sentence(fact, found) if plain else self.result(fact)}</result>"
+        if found is not None:  # the full prompt with notes asks for a sentence, the others for the fact alone
+            told = self._sentence(fact, found) if plain and not alone else self.result(fact)
+            return f"{refined}<result>{told}</result>"
         if view.turn >= QUERIES:
             self.not_retrieved()
             nothing = f"{NOT_FOUND.capitalize()}: no document answers the task." if plain else NOT_FOUND
-            return f"{refined}{view.thought(IN_VAIN) if plain else ''}<result>{nothing}</result>"
+            return f"{refined}{view.thought(IN_VAIN) if plain and not alone else ''}<result>{nothing}</result>"
         return f"{refined}{view.thought(AGAIN) if plain else ''}<search>{query(fact, view.turn)}</search>"
 
     def _refined(self, view: View, note: str) -> str:
-        """What is noted of the documents, as the prompt wants it."""
+        """What is noted of the documents, as the prompt wants it; nothing where results stand alone."""
+        if view.results_alone:
+            return ""
         if "<refine>" in view.prompt:
             return f"<refine>{note}</refine>" + "\n" * view.thinks_plainly
         return view.thought(note)
@@ -148,7 +151,8 @@ class CoDATeacher(GoldTeacher):
             raise GiveUp(SOMETHING_ELSE)
         self._results[fact.task] = ", ".join(values) if wanted else fact.answer
         note = f"The query gives {'; '.join(view.rows)}."
-        return f"{self._refined(view, note)}<result>{fact.task} {self.result(fact)}</result>"
+        told = self.result(fact) if view.results_alone else f"{fact.task} {self.result(fact)}"
+        return f"{self._refined(view, note)}<result>{told}</result>"
 
     def _compute(self, view: View, asked: Computation) -> str:
         """A computation by a query without tables, and then what came of it."""
