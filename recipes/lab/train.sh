@@ -1,0 +1,68 @@
+#!/bin/bash
+# Fine-tuning, then PECO, then answers to the ordinary documents, in SECONDS on a GPU that is lent for so long.
+#
+#     bash recipes/lab/train.sh SIZE SECONDS [START]
+#
+# SIZE is 1.5b or 0.5b; START is the adapter to begin PECO with, in place of fine-tuning. Run it in the unpacked
+# `subquest/` (README.md). What is worth keeping goes to back/, in pieces of 15 MB. SET has further words for both
+# trainings, as --set pairs.
+set -u
+size=$1 start=${3:-} name=qwen-$1 end=$(($(date +%s) + $2))
+reserve=${RESERVE:-130}  # seconds for what comes after PECO
+model=${MODEL:-torch:$name} python=${PYTHON:-python3}
+export PYTHONPATH=$PWD/src:$PWD/packages SUBQUEST_CACHE=${SUBQUEST_CACHE:-$PWD/cache} PYTHONUNBUFFERED=1
+office=../shared/data/ordinary/dev/questions.jsonl
+mkdir -p back logs
+
+minutes() { awk "BEGIN { m = ($end - $(date +%s) - $1) / 60; print (m > 0.2 ? m : 0.2) }"; }
+
+# A training, again with smaller micro-batches where the GPU has no room for it: what it has done is kept.
+train() {  # RECIPE RUN SECONDS-FOR-THE-REST WORDS...
+    local recipe=$1 run=$2 rest=$3 tokens
+    shift 3
+    for tokens in 16384 12288 8192 6144; do
+        $python -m subquest train "$recipe" --out "runs/$run" --minutes "$(minutes "$rest")" \
+            --set optimiser.micro_tokens=$tokens "$@" ${SET:-} >> "logs/$run.log" 2>&1 && return
+        tail -n 3 "logs/$run.log" | grep -q "out of GPU memory\|out of memory" || return 1
+    done
+}
+
+# Answers of CoDA with an adapter to the ordinary documents, beside a training on the same GPU.
+answer() {  # NAME ADAPTER [SYSTEM]
+    SUBQUEST_GPU_SHARE=0.1 $python -m subquest eval $office --index runs/ordinary.sq --model "$model" --adapter "$2" \
+        --system "${3:-coda}" -k 5 --abstain --judge rules --by type --max-tokens 256 --concurrency 40 \
+        --out "runs/$1.sqlite" > "logs/$1.log" 2>&1
+}
+
+# A file in pieces, which appear in back/ once they are whole.
+keep() {  # FILE
+    mkdir -p pieces && split -b 15000000 -d "$1" "pieces/$(basename "$1").part-" && mv pieces/* back/
+}
+
+adapter() {  # RUN FOLDER
+    [ -d "runs/$1/$2" ] && $python -m subquest model adapter convert "runs/$1/$2" "logs/$1-$2.gguf" \
+        --base "${BASE:-$name}" >> logs/adapters.log 2>&1 && keep "logs/$1-$2.gguf"
+}
+
+results() {
+    tar cJf "logs/results-$1.tar.xz" logs/*.log runs/*.sqlite runs/*/run.sqlite runs/*/*.json runs/*/*/*.json 2> /dev/null
+    keep "logs/results-$1.tar.xz"
+}
+
+if [ -z "$start" ]; then
+    train "recipes/$name/sft.toml" "$name-sft" "${PECO:-900}" --set "traces=[\"runs/$name-sft.xz\"]"
+    start=runs/$name-sft/last
+    adapter "$name-sft" last
+    results sft
+    answer office-sft "$start" &
+fi
+train "recipes/$name/peco.toml" "$name-peco" "$reserve" --set "model.adapter=\"$start\""
+adapter "$name-peco" best
+results peco
+adapter "$name-peco" last
+wait
+answer office-best "runs/$name-peco/best" &
+answer office-last "runs/$name-peco/last" &
+wait
+results all
+touch back/done
