@@ -2,8 +2,8 @@
 
 python recipes/lab/pack.py runs/lab --model qwen-1.5b --carry runs/qwen-1.5b-sft.xz
 
-The machine has a GPU, Python and torch, and no network (README.md beside this file). There `cat part-* | tar x` gives the
-models and `kit.tar.gz`, which holds `subquest/`, laid out like a checkout, and `shared/data/` beside it.
+The machine has a GPU, Python and torch, and no network (README.md beside this file). There `cat part-* | tar x` gives
+the models and `kit.tar.gz`, which holds `subquest/`, laid out like a checkout, and `shared/data/` beside it.
 """
 
 from __future__ import annotations

@@ -98,9 +98,9 @@ async def test_a_second_process_does_not_read_the_prompt_again(tmp_path: Path, m
     models.symlink_to(smollm2_path().parent)
     monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
 
-    async def ask(question: str) -> tuple[Segment, int]:
+    async def ask(question: str, *more: Message) -> tuple[Segment, int]:
         engine = EmbeddedEngine(threads=1, context=1024)
-        session = await engine.open([Message("system", ROLE), Message("user", question)])
+        session = await engine.open([Message("system", ROLE, shared=True), Message("user", question), *more])
         turn = await session.generate(Sampling(max_tokens=6))
         await session.close()
         await engine.close()
@@ -114,6 +114,8 @@ async def test_a_second_process_does_not_read_the_prompt_again(tmp_path: Path, m
     assert (warm.token_ids, warm.logprobs) == (cold.token_ids, cold.logprobs)
     _, shared = await ask("Who built the bridge?")
     assert shared == cached, "another question has the same role"
+    _, shared = await ask("Who built it?", Message("assistant", "I look it up."), Message("user", "Ann did."))
+    assert shared == cached, "and so has one with more behind it"
     assert [saved] == list((tmp_path / "prompts").iterdir()), "and no question is saved"
     saved.write_bytes(saved.read_bytes()[:-1])
     again, none = await ask("Which river runs through Kestel?")

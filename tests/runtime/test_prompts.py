@@ -83,6 +83,7 @@ def test_a_prompt_may_hold_a_conversation(tmp_path: Path) -> None:
         ("assistant", "2"),
         ("user", "Q: 2+2 ‹answer›"),
     ]
+    assert [m.shared for m in messages] == [True, True, True, False], "the question is not in the other three"
     (tmp_path / "two.md").write_text("be brief\n--- user\nQ\n--- assistant\n2")
     with pytest.raises(UsageError, match="has no line '--- user'"):
         Prompts(tmp_path).messages("two")

@@ -159,7 +159,7 @@ def test_without_refine_the_prompt_does_not_ask_for_it() -> None:
 class WithoutNotes(ScriptedEngine):
     """A model that was trained without notes."""
 
-    prompt_set = "full+abstain+no-refine"
+    prompt_set = "full+abstain+no-refine+look-first"
 
 
 def test_a_model_that_was_trained_without_notes_takes_none_unless_told_to() -> None:
@@ -170,6 +170,40 @@ def test_a_model_that_was_trained_without_notes_takes_none_unless_told_to() -> N
     assert refines(WithoutNotes([]), refine=True)
     assert refines(ScriptedEngine([]))
     assert refines(WithoutNotes([]), ScriptedEngine([])), "another model reads the documents"
+    assert CoDA(WithoutNotes([]), FakeSearch()).settings.look_first
+
+
+def test_executors_that_look_first_begin_with_the_documents_of_their_task() -> None:
+    executor = ["<refine>It was designed by Mila Torrun.</refine><result>Mila Torrun</result>"]
+    executor += ["<search>Torrun early life</search>", "<result>Kestel</result>"]
+    episode = run(PLANNER, executor, look_first=True)
+    assert episode.answer == "Kestel"
+    first, second = episode.by_role("executor")
+    kinds_of_text = [(s.kind, s.role) for s in first.segments[-3:]]
+    assert kinds_of_text == [("prompt", "assistant"), ("prompt", "user"), ("agent", "assistant")]
+    assert "<search>Who designed the Orvane Bridge?</search>" in first.segments[-3].text
+    assert "<documents>Doc 1(Title: " in first.segments[-2].text
+    assert [(len(t.written_turns), t.usage.searches) for t in (first, second)] == [(1, 1), (2, 2)]
+    queries = [e.data["queries"] for e in episode.events if e.kind == "search"]
+    assert queries == [["Who designed the Orvane Bridge?"], ["Where was Mila Torrun born?"], ["Torrun early life"]]
+    assert {e.title for e in episode.evidence} == {"Orvane Bridge", "Mila Torrun"}
+    assert not any(t.format_errors for t in episode.trajectories)
+
+
+def test_a_first_look_that_finds_nothing_or_fails_is_told() -> None:
+    for search, told in ((FakeSearch([]), "No documents were found."), (FakeSearch(failures=9), "The search failed")):
+        episode = run(PLANNER, ["<result>not found</result>"] * 2, search, look_first=True)
+        assert told in episode.by_role("executor")[0].segments[-2].text
+
+
+def test_a_first_look_fits_the_window() -> None:
+    long = [Document(f"d{n}", "Orvane Bridge", f"designed Orvane {'word ' * 60}{n}") for n in range(9)]
+    engine = ScriptedEngine({"planner": PLANNER[::2], "executor": ["<result>Mila Torrun</result>"]}, context_window=400)
+    episode = CoDA(engine, FakeSearch(long), look_first=True, k=9).ask(QUESTION)
+    executor = episode.by_role("executor")[0]
+    assert executor.result == "Mila Torrun"
+    assert 0 < executor.segments[-2].text.count("Doc ") < 9
+    assert "removed from the context" in " ".join(e.data["message"] for e in episode.events if e.kind == "limit")
 
 
 def test_a_turn_without_action_is_reminded_and_recorded() -> None:

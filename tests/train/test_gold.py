@@ -472,6 +472,27 @@ def test_full_traces_are_right_and_well_formed(system: str, world: World, index:
             assert first == episode.question.question
 
 
+@pytest.mark.parametrize("prompts", ["compact", "full"])
+def test_executors_that_look_first_learn_what_comes_after_it(
+    prompts: str, world: World, index: Index, vocabulary: Vocabulary
+) -> None:
+    """The same queries and results, token for token, without the turn that searches."""
+    found = [
+        [
+            t
+            for e in traces("coda", world, index, vocabulary, prompts=prompts, look_first=look).episodes
+            for t in e.trajectories
+        ]
+        for look in (False, True)
+    ]
+    written, looked = ([t for t in some if t.role == "executor"] for some in found)
+    assert len(written) == len(looked) > 10
+    assert [t.written_turns[1:] for t in written] == [t.written_turns for t in looked]
+    assert [[i for s in t.segments for i in s.token_ids] for t in written] == [
+        [i for s in t.segments for i in s.token_ids] for t in looked
+    ]
+
+
 @pytest.mark.parametrize(
     ("prompts", "refine", "sentences", "alone"),
     [("compact", True, False, False), ("full", True, True, False), ("full", False, False, True)],

@@ -200,7 +200,7 @@ def test_the_recipes_of_the_larger_models_follow_each_other(first: str, then: st
         told = {name for _, name, _ in store.metrics()}
     assert {"tasks", "one_task", "unknown", "forced", "entropy", "dev_em"} <= told
     assert (tmp_path / then / "best" / "adapter_model.safetensors").is_file()
-    ways = "+abstain+no-refine" if first == "sft" else "+abstain"
+    ways = "+abstain+no-refine+look-first" if first == "sft" else "+abstain"
     assert prompt_set_of(tmp_path / then / "best") == f"compact{ways}", "as it was trained here"
 
 

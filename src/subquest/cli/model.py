@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from ..models import KnownModel
 
 
-WAYS = ("", "+abstain", "+no-refine", "+abstain+no-refine")
-"""How a model was trained, behind its set of prompts."""
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     get = actions.add_parser("get", help="fetch a known model into the cache")
@@ -70,10 +66,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
         action.add_argument(
             "--prompts",
-            choices=[f"{name}{ways}" for name in ("compact", "full") for ways in WAYS],
+            type=_prompts,
             metavar="SET",
-            help="the prompts it was trained on, compact or full; +abstain: it learnt to say `unknown`; +no-refine: its"
-            " executors take no notes (default: as the adapter says)",
+            help="the prompts it was trained on, compact or full; +abstain: it learnt to say `unknown`; +no-refine, "
+            "+look-first: CoDA's settings of these names (default: as the adapter says)",
         )
         action.add_argument("--eight-bit", action="store_true", help="store a GGUF file in 8 bits (Q8_0)")
     for action in (get, show, convert, mix, compare):
@@ -88,6 +84,18 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "card":
         return _card(args)
     return _adapter(args)
+
+
+def _prompts(text: str) -> str:
+    """A set of prompts and the ways in which a model was trained on it."""
+    from ..systems.registry import get, names
+
+    name, *ways = text.split("+")
+    known = {"abstain", *(way for system in names() for way in get(system).trained_ways)}
+    if name not in ("compact", "full") or not known.issuperset(ways):
+        allowed = ", ".join(f"+{way}" for way in sorted(known))
+        raise argparse.ArgumentTypeError(f"{text!r}: compact or full, with any of {allowed} behind it")
+    return text
 
 
 def _say(line: str) -> None:

@@ -37,6 +37,8 @@ FinishReason = Literal["end", "stop", "length", "tool"]
 class Message(Record):
     role: Literal["system", "user", "assistant"]
     content: str
+    shared: bool = False
+    """The same for every question, as a role's instructions and examples are: an engine may keep what it read of it."""
 
 
 class Sampling(Record):

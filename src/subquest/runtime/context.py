@@ -123,6 +123,21 @@ class Context:
             yield from trajectory.segments
         yield from self.session.segments
 
+    async def begin_after(self, turn: str) -> None:
+        """Begin after a turn that the model did not write, and after what the context was told: both are its prompt."""
+        self._transcript.wrote(turn)
+        self._transcript.tell(self._pending)
+        self._pending = []
+        messages = self._transcript.messages(in_turns=self._in_turns)
+        try:
+            session = await self.run.session(self.engine, self.id, messages, self._transcript.mode)
+        except ContextOverflow as error:
+            if not await self._make_room(1):
+                self._full = f"the context window is full ({error})"
+                raise LimitReached(self._full) from error
+        else:
+            await self._continue_in(session)
+
     async def write(self) -> Turn:
         """Let the model write one turn. Raises LimitReached when a budget has run out, EngineError when it fails."""
         if spent := self.budget.exhausted():

@@ -109,7 +109,8 @@ class Prompts:
     def messages(self, name: str, **fields: str) -> list[Message]:
         """One prompt file as the messages that open a context."""
         place = self._place(name)
-        return [Message(role, _fill(text, place, fields)) for role, text in self._parts(name) if text]
+        parts = [(role, text, _FIELD.search(text) is None) for role, text in self._parts(name) if text]
+        return [Message(role, _fill(text, place, fields), same) for role, text, same in parts]
 
     def with_documents(
         self, name: str, documents: Sequence[Document], tokens: int, engine: Engine, **fields: str

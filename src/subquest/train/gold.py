@@ -49,9 +49,16 @@ class View(NamedTuple):
         return next((s.text for s in reversed(self.segments) if s.kind != "agent"), "")
 
     @property
+    def looked_first(self) -> bool:
+        """Whether the context begins with the documents of a search that its role did not write."""
+        last = next((s.text for s in reversed(self.segments) if s.kind == "prompt"), "")
+        return "<documents>" in last
+
+    @property
     def shown(self) -> str:
         """All that came back so far."""
-        return "\n".join(s.text for s in self.segments if s.kind == "env")
+        first = [s for s in self.segments if s.kind == "prompt"][-1:] if self.looked_first else []
+        return "\n".join(s.text for s in (*first, *self.segments) if s in first or s.kind == "env")
 
     @property
     def has_queried(self) -> bool:
@@ -68,9 +75,17 @@ class View(NamedTuple):
         return "\n".join(s.text for s in self.segments if s.kind == "prompt")
 
     @property
+    def task(self) -> str:
+        """The task that a context was opened for, from the last message that has one and no documents."""
+        prompt = (s.text for s in self.segments if s.kind == "prompt")
+        asked = [text for text in prompt if "Task: " in text and "<documents>" not in text]
+        return asked[-1].rpartition("Task: ")[2].partition("<|")[0].partition("\n")[0].strip() if asked else ""
+
+    @property
     def examples(self) -> list[str]:
         """The replies of the prompt's worked examples. The full prompts have them, the compact ones do not."""
-        return [s.text for s in self.segments if s.kind == "prompt" and s.role == "assistant"]
+        replies = [s.text for s in self.segments if s.kind == "prompt" and s.role == "assistant"]
+        return replies[:-1] if self.looked_first else replies
 
     @property
     def thinks_plainly(self) -> bool:

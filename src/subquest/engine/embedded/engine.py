@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import itertools
 import os
 import time
 import weakref
@@ -176,7 +177,9 @@ class EmbeddedEngine:
             if not segments and self.vocabulary.adds_bos and ids[:1] != (self.vocabulary.bos,):
                 ids = (self.vocabulary.bos, *ids)
             segments.append(Segment("prompt", text_of(pieces), ids, role=message.role))
-        session = EmbeddedSession(self, mode, tuple(segments), CacheEntry())
+        shared = sum(1 for _ in itertools.takewhile(lambda message: message.shared, messages)) or len(messages) - 1
+        prompt = sum(len(segment.token_ids) for segment in segments[:shared])
+        session = EmbeddedSession(self, mode, tuple(segments), CacheEntry(), prompt)
         session.check_room(0)
         return session
 
@@ -254,15 +257,16 @@ async def perform(scheduler: Scheduler, job_with: Callable[[Callable[[Outcome | 
 class EmbeddedSession:
     """One context of the embedded model. Its cache is kept between turns, so only new text is read."""
 
-    def __init__(self, engine: EmbeddedEngine, mode: Mode, segments: tuple[Segment, ...], entry: CacheEntry) -> None:
+    def __init__(
+        self, engine: EmbeddedEngine, mode: Mode, segments: tuple[Segment, ...], entry: CacheEntry, prompt: int
+    ) -> None:
+        """`prompt` is the number of tokens at its beginning that other questions begin with, too."""
         self._engine = engine
         self._mode: Mode = mode
         self._segments = segments
         self._ids = [i for segment in segments for i in segment.token_ids]
         self._entry = entry
-        opening = [len(s.token_ids) for s in segments if s.kind == "prompt"]
-        self._prompt = sum(opening[:-1])
-        """Tokens before the last message, which holds the question."""
+        self._prompt = prompt
         self.on_text: OnText | None = None
         """Called with what the model writes while it writes it."""
         self._closed = False
@@ -345,7 +349,8 @@ class EmbeddedSession:
 
     def fork(self) -> EmbeddedSession:
         self._check_usable()
-        child = EmbeddedSession(self._engine, self._mode, self._segments, self._engine.scheduler.fork(self._entry))
+        entry = self._engine.scheduler.fork(self._entry)
+        child = EmbeddedSession(self._engine, self._mode, self._segments, entry, self._prompt)
         child._ended = self._ended
         return child
 

@@ -51,6 +51,8 @@ class CoDASettings:
     """1: executors only search. N: executors down to level N - 1 can delegate sub-tasks themselves."""
     refine: bool = True
     """False is the paper's "Search-R1 with hierarchy" (table 2)."""
+    look_first: bool = False
+    """Executors begin with the documents of a search for their task, which saves them the turn that would search."""
     document_tokens: int = 320
     """Each document is cut to this (4.4.1), so that observations grow with k."""
     result_tokens: int = 512
@@ -65,7 +67,10 @@ class CoDA(System[CoDASettings]):
     roles = ("planner", "executor")
     tool_roles = ("executor",)
     Settings = CoDASettings
-    trained_ways: ClassVar[Mapping[str, Mapping[str, Any]]] = {"no-refine": {"refine": False}}
+    trained_ways: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "no-refine": {"refine": False},
+        "look-first": {"look_first": True},
+    }
     removed: ClassVar[Mapping[str, str]] = {
         "check": "it changed answers and tasks by rule; what the planner writes is now what counts"
     }
@@ -163,8 +168,13 @@ class CoDA(System[CoDASettings]):
             run.fail("engine", error, parent)
             return f"The task failed: {error}"
         run.events.emit("task", parent.id, task=task, child=executor.id)
+        told: set[str] = set()
+        """Descriptions of tables that it has."""
         try:
-            result, stop_reason = await self._work(run, executor, findings, level, nested)
+            if self.settings.look_first and run.has_search and not computes:
+                await self._search(run, executor, task, told)
+                await executor.begin_after(self.prompts.text("executor_look", task=task))
+            result, stop_reason = await self._work(run, executor, findings, told, level, nested)
         except LimitReached:
             result, stop_reason = await self._force_result(executor), "forced"
         except EngineError as error:
@@ -180,11 +190,10 @@ class CoDA(System[CoDASettings]):
         return result
 
     async def _work(
-        self, run: Run, executor: Context, findings: list[Finding], level: int, nested: bool
+        self, run: Run, executor: Context, findings: list[Finding], told: set[str], level: int, nested: bool
     ) -> tuple[str, str]:
         actions = (*(CALLS if run.tools else ()), *(("task",) if nested else ()))
         actions = ("search", "sql", "result", "answer", *actions)
-        told: set[str] = set()
         known: dict[str, str] = {}
         while True:
             turn = await executor.write()

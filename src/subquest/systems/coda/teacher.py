@@ -108,11 +108,12 @@ class CoDATeacher(GoldTeacher):
         )
 
     def _execute(self, view: View) -> str:
-        task = view.prompt.rpartition("Task: ")[2].partition("<|")[0].partition("\n")[0].strip()
+        task = view.task
         if self._computation is not None and task == self._computation.task:
             return self._compute(view, self._computation)
         fact = self.fact_for(task)
-        if view.turn == 0:
+        searches = view.turn + view.looked_first
+        if not searches:
             return f"{view.thought(LOOK) if view.thinks_plainly else ''}<search>{query(fact, 0)}</search>"
         plain, alone = view.thinks_plainly, view.results_alone
         if fact.query is not None and (turn := self._query(view, fact, *fact.query)):
@@ -123,11 +124,11 @@ class CoDATeacher(GoldTeacher):
         if found is not None:  # the full prompt with notes asks for a sentence, the others for the fact alone
             told = self._sentence(fact, found) if plain and not alone else self.result(fact)
             return f"{refined}<result>{told}</result>"
-        if view.turn >= QUERIES:
+        if searches >= QUERIES:
             self.not_retrieved()
             nothing = f"{NOT_FOUND.capitalize()}: no document answers the task." if plain else NOT_FOUND
             return f"{refined}{view.thought(IN_VAIN) if plain and not alone else ''}<result>{nothing}</result>"
-        return f"{refined}{view.thought(AGAIN) if plain else ''}<search>{query(fact, view.turn)}</search>"
+        return f"{refined}{view.thought(AGAIN) if plain else ''}<search>{query(fact, searches)}</search>"
 
     def _refined(self, view: View, note: str) -> str:
         """What is noted of the documents, as the prompt wants it; nothing where results stand alone."""
