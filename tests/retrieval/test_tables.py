@@ -133,6 +133,32 @@ def test_an_apostrophe_inside_a_literal_may_stand_alone(tmp_path: Path, sql: str
     assert (found.rows[0][0], found.total, found.sql) == ("7", 1, ran)
 
 
+@pytest.mark.parametrize(
+    ("where", "missing"),
+    [
+        ("site = 'Brun'", "No site is 'Brun'; the closest: Brunn."),
+        ("name LIKE '%Person 900%'", "No name is 'Person 900'; the closest: Person 0; Person 1; Person 2."),
+        ("\"code\" = 'zz'", "No code is 'zz'."),
+        ("site = 'kelm' AND name = 'Person 1'", "Each of these values is in the table, but no row has all of them."),
+        ("site = 'X''s' AND name = 'Person 1'", 'No site is "X\'s".'),
+        ("annual_pay > 9000", ""),
+        ("other = 'Kelm' OR site = ''", None),
+    ],
+)
+def test_a_query_without_rows_says_which_values_there_are_not(index: Index, where: str, missing: str | None) -> None:
+    if missing is None:
+        with pytest.raises(DataError, match="no such column: other"):
+            index.tables.query(f"SELECT name FROM staff WHERE {where}")
+        return
+    assert index.tables.query(f"SELECT name FROM staff WHERE {where}").missing == missing
+    assert index.tables.query(f"SELECT count(*), sum(annual_pay) FROM staff WHERE {where}").missing == missing
+
+
+def test_a_query_with_rows_has_nothing_to_explain(index: Index) -> None:
+    assert index.tables.query("SELECT count(*) FROM staff WHERE site = 'Kelm'").missing == ""
+    assert index.tables.query("SELECT name FROM staff WHERE site = 'Kelm'").missing == ""
+
+
 def test_a_wrong_name_comes_back_with_the_right_ones(index: Index) -> None:
     def reason(sql: str) -> str:
         with pytest.raises(DataError) as caught:

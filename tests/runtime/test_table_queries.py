@@ -51,6 +51,16 @@ def test_an_executor_counts_all_rows_and_cites_the_file(index: Index) -> None:
     assert episode.errors == ()
 
 
+def test_an_executor_hears_why_no_row_matches_and_no_quote_says_it(index: Index) -> None:
+    wrong = SQL.replace("Kelm", "Kelms").replace("count(*)", "name")
+    turns = ("<search>people at Kelm</search>", f"<sql>{wrong}</sql>", f"<sql>{SQL}</sql>", "<result>31</result>")
+    episode = coda(index, *turns)
+    told = [s.text for s in episode.by_role("executor")[0].segments if s.kind == "env"]
+    assert "No row matches. No site is 'Kelms'; the closest: Kelm.</documents>" in told[1]
+    assert [e.data["output"] for e in episode.events if e.kind == "code"] == ["No row matches.", "people: 31"]
+    assert [e.quote for e in episode.evidence] == [f"{SQL} gives people: 31"]
+
+
 def test_an_executor_hears_of_a_table_once_and_only_beside_some_of_its_rows(tmp_path: Path) -> None:
     files = {
         "staff.csv": "Name,Site\n" + "".join(f"Person {n},Orrin\n" for n in range(61)),

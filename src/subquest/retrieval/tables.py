@@ -24,6 +24,7 @@ from ..citation import cite
 from ..errors import DataError
 from ..record import Document
 from .sql_names import identifier, quoted, unique
+from .sql_values import missing_values
 
 FILE = "tables.db"
 SECONDS = 10.0
@@ -116,6 +117,8 @@ class Result(NamedTuple):
     """Those that the query names."""
     sql: str
     """The query that ran."""
+    missing: str = ""
+    """Why no row matches, or none was counted or added up, as far as that is known."""
 
     @property
     def text(self) -> str:
@@ -272,7 +275,11 @@ def _run(db: sqlite3.Connection, sql: str, named: tuple[Table, ...]) -> Result:
     while count < COUNTED and (more := cursor.fetchmany(min(1000, COUNTED - count))):
         count += len(more)
     shown = tuple(tuple("" if value is None else str(value)[:_VALUE] for value in row) for row in rows)
-    return Result(columns, shown, count, named, sql)
+    missing = ""
+    if len(named) == 1 and (not shown or (len(shown) == 1 and set(shown[0]) <= {"", "0"})):  # a sum of nothing is null
+        with contextlib.suppress(sqlite3.Error):
+            missing = missing_values(db, sql, named[0].name, [column.name for column in named[0].columns])
+    return Result(columns, shown, count, named, sql, missing)
 
 
 def _beginnings(text: str) -> set[str]:

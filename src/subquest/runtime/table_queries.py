@@ -139,7 +139,7 @@ async def query(context: Context, search: Search | None, sql: str) -> str:
     for document in _documents(result):
         context.run.note(document, document.id)
         context.read([Hit(document, 1.0)])
-    return result.text
+    return f"{result.text} {result.missing}" if result.missing else result.text
 
 
 def _in_words(found: re.Match[str]) -> str:
