@@ -14,7 +14,8 @@ export PYTHONPATH=$PWD/src:$PWD/packages SUBQUEST_CACHE=${SUBQUEST_CACHE:-$PWD/c
 office=../shared/data/ordinary/dev/questions.jsonl
 mkdir -p back logs
 
-minutes() { awk "BEGIN { m = ($end - $(date +%s) - $1) / 60; print (m > 0.2 ? m : 0.2) }"; }
+seconds() { echo $((end - $(date +%s) - $1)); }  # that are left, but for so many
+minutes() { awk "BEGIN { m = $(seconds "$1") / 60; print (m > 0.2 ? m : 0.2) }"; }
 
 # A training, again with smaller micro-batches where the GPU has no room for it: what it has done is kept.
 train() {  # RECIPE RUN SECONDS-FOR-THE-REST WORDS...
@@ -57,12 +58,18 @@ if [ -z "$start" ]; then
     answer office-sft "$start" &
 fi
 train "recipes/$name/peco.toml" "$name-peco" "$reserve" --set "model.adapter=\"$start\""
-adapter "$name-peco" best
+peco=$name-peco
+if [ "$(seconds "$reserve")" -gt 240 ]; then  # a guard has ended it: on from the best weights, more slowly
+    peco=$name-peco-2
+    train "recipes/$name/peco.toml" "$peco" "$reserve" --set "model.adapter=\"runs/$name-peco/best\"" \
+        --set optimiser.learning_rate=4e-5 --set seed=1
+fi
+adapter "$peco" best
 results peco
-adapter "$name-peco" last
+adapter "$peco" last
 wait
-answer office-best "runs/$name-peco/best" &
-answer office-last "runs/$name-peco/last" &
+answer office-best "runs/$peco/best" &
+answer office-last "runs/$peco/last" &
 wait
 results all
 touch back/done
