@@ -105,6 +105,7 @@ NOT_RUN = {
     "subquest model get qwen-1.5b": "needs a network; tests/engine_embedded/test_models.py",
     "subquest data get *": "needs a network; tests/data/test_fetch.py",
     "subquest ask * --model qwen-1.5b": "needs a model of 1.1 GB",
+    "subquest eval * --model qwen-1.5b *": "needs a model of 1.1 GB",
     "subquest eval * --model torch:qwen-1.5b *": "needs a GPU",
     "subquest model adapter mix runs/*": "needs the results of the trainings above it",
     "subquest report runs/coda-peco-small *": "needs the results of the trainings above it",

@@ -149,6 +149,8 @@ def test_the_command_converts_both_ways(tmp_path: Path, capsys: pytest.CaptureFi
     learnt = tmp_path / "learnt.gguf"
     assert main([*convert, str(tmp_path / "peft"), str(learnt), "--prompts", "full+abstain+no-refine", *base]) == 0
     assert adapter.prompt_set_of(learnt) == "full+abstain+no-refine"
+    assert main([*convert, str(tmp_path / "peft"), str(learnt), "--prompts", "full+refine", *base]) == 2
+    assert "compact or full, with any of +abstain, +look-first, +no-refine behind it" in capsys.readouterr().err
     assert main([*convert, str(tmp_path / "peft"), str(tmp_path / "folder"), *base]) == 2
     assert main([*convert, str(tmp_path / "nothing"), str(tmp_path / "a.gguf"), *base]) == 2
 

@@ -24,8 +24,7 @@ from typing import Any, Final
 from ..assemble import AgentSpec, preview_agent
 from ..codec import Record
 from ..engine import Sampling
-from ..input_file import read_toml
-from ..train.recipe import TUNING
+from ..train.recipe import TUNING, read_recipe
 from .design import BARE, ORACLE, SHIPPED, Study, Training, Variant
 
 MAX_TOKENS = 256
@@ -47,6 +46,9 @@ UNUSED_PROMPTS = (
 """Prompts that no row uses (answers are short, executors are not nested, there are no tables and no tools of users): no
 stamp counts them."""
 
+
+LATER_SETTINGS: Mapping[str, Mapping[str, Any]] = {"coda": {"look_first": False}}
+"""Settings that came after rows had been measured, with the value for what was done before: no stamp counts it."""
 
 SEARCH: Final = "auto"
 """How variants with adapters search: BM25, and first the articles that a query names."""
@@ -158,7 +160,10 @@ def measured(variant: Variant) -> dict[str, Any]:
 
     spec = spec_of(variant)
     system: Any = preview_agent(spec)
-    settings = dataclasses.asdict(system.settings)
+    later = LATER_SETTINGS.get(variant.system, {}).items()
+    settings = {
+        name: value for name, value in dataclasses.asdict(system.settings).items() if (name, value) not in later
+    }
     if settings.get("code_seconds", 0) is None:  # the limit of the sandbox
         settings["code_seconds"] = SandboxLimits().seconds
     if dialect := getattr(system, "dialect", None):  # the single agents take turns, k and tags from it
@@ -205,7 +210,7 @@ def known_as(study: Study, training: Training) -> str:
 def training_digest(training: Training, start: str) -> str:
     """What a training is: its recipe with the changes of the study, the system's settings in full, how it searches,
     and the adapter that it starts from."""
-    table = read_toml(training.recipe, "the recipe")
+    table = read_recipe(training.recipe)
     for key, value in training.set.items():
         place = table
         *parents, last = key.split(".")

@@ -264,7 +264,7 @@ class Recipe(Record):
 def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
     """A recipe from a TOML file, or two (`like`), with `a.b = value` overrides on top."""
     path = Path(path)
-    table = _read(path)
+    table = read_recipe(path)
     for key, value in (overrides or {}).items():
         _override(table, key, value)
     recipe = checked(Recipe, table, str(path), error=ConfigError)
@@ -276,7 +276,7 @@ def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     return recipe
 
 
-def _read(path: Path, readers: tuple[Path, ...] = ()) -> dict[str, Any]:
+def read_recipe(path: Path, readers: tuple[Path, ...] = ()) -> dict[str, Any]:
     """A recipe's table. With `like`, the path of another recipe from this one, it is that one's with what this one
     changes: tables key by key, everything else as a whole."""
     if (place := path.resolve()) in readers:
@@ -287,7 +287,7 @@ def _read(path: Path, readers: tuple[Path, ...] = ()) -> dict[str, Any]:
         return table
     if not isinstance(like, str) or not like:
         raise ConfigError(f"{path}: like must be the path of another recipe, not {like!r:.80}")
-    return _changed_by(_read(path.parent / Path(like).expanduser(), (*readers, place)), table)
+    return _changed_by(read_recipe(path.parent / Path(like).expanduser(), (*readers, place)), table)
 
 
 def _changed_by(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -258,7 +258,7 @@ class EmbeddedSession:
     """One context of the embedded model. Its cache is kept between turns, so only new text is read."""
 
     def __init__(
-        self, engine: EmbeddedEngine, mode: Mode, segments: tuple[Segment, ...], entry: CacheEntry, prompt: int
+        self, engine: EmbeddedEngine, mode: Mode, segments: tuple[Segment, ...], entry: CacheEntry, prompt: int = 0
     ) -> None:
         """`prompt` is the number of tokens at its beginning that other questions begin with, too."""
         self._engine = engine

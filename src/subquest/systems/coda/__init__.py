@@ -173,7 +173,7 @@ class CoDA(System[CoDASettings]):
         try:
             if self.settings.look_first and run.has_search and not computes:
                 await self._search(run, executor, task, told)
-                await executor.begin_after(self.prompts.text("executor_look", task=task))
+                await executor.begin_after(wrap("search", task))
             result, stop_reason = await self._work(run, executor, findings, told, level, nested)
         except LimitReached:
             result, stop_reason = await self._force_result(executor), "forced"
