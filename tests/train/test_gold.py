@@ -340,6 +340,52 @@ def test_the_full_prompt_gets_tasks_together_and_plain_thoughts() -> None:
     assert "<think>" not in last
 
 
+SINGLE = Question(
+    "s", "Who runs Pell Yard?", ("Ann Roe",), decomposition=(Step("Who manages Pell Yard?", "Ann Roe", "Pell Yard"),)
+)
+
+
+def test_a_question_about_one_fact_is_handed_on_as_it_is_and_then_in_other_words() -> None:
+    teacher = teacher_for("coda", SINGLE)
+    assert isinstance(teacher, CoDATeacher)
+    planner = (Segment("prompt", "Asked: x\n<task>y</task>", role="assistant"),)
+    first = teacher.reply(View("planner", planner))
+    assert first == "Needed: one fact.\n<task>Who runs Pell Yard?</task>"
+
+    def look(task: str, *told: str) -> str:
+        """What the executor writes after it was shown some documents."""
+        shown = [Segment("prompt", f"Task: {task}", role="user")]
+        for text in told:
+            shown += [Segment("agent", "<search>x</search>"), Segment("env", f"<documents>{text}\n</documents>")]
+        example = Segment("prompt", "<refine>x</refine>\n<result>y</result>", role="assistant")
+        return teacher.reply(View("executor", (example, *shown)))
+
+    nothing = "Doc 1(Title: Pell) Pell is a town."
+    assert look("Who runs Pell Yard?").endswith("<search>Who runs Pell Yard?</search>")
+    assert look("Who runs Pell Yard?", nothing).endswith("<search>Pell Yard</search>")
+    assert look("Who runs Pell Yard?", nothing, nothing).endswith(
+        "<result>Not found: no document answers the task.</result>"
+    )
+    in_vain = (*planner, Segment("agent", first), Segment("env", "<result>Not found: no document answers it.</result>"))
+    again = teacher.reply(View("planner", in_vain))
+    assert again == "Known: nothing yet. I ask in other words.\n<task>Who manages Pell Yard?</task>"
+    with pytest.raises(GiveUp, match="the fact was not retrieved"):
+        look("Who manages Pell Yard?", nothing, nothing)
+    found = "Doc 1(Title: Pell Yard) Pell Yard is managed by Ann Roe."
+    assert look("Who manages Pell Yard?", nothing, found).endswith("<result>Pell Yard is managed by Ann Roe.</result>")
+    heard = (*in_vain, Segment("agent", again), Segment("env", "<result>Pell Yard is managed by Ann Roe.</result>"))
+    assert teacher.reply(View("planner", heard)).endswith("Still needed: nothing.\n<answer>Ann Roe</answer>")
+
+
+def test_with_the_compact_prompts_it_is_asked_in_the_words_of_the_plan() -> None:
+    teacher = teacher_for("coda", SINGLE)
+    assert isinstance(teacher, CoDATeacher)
+    assert teacher.reply(View("planner", ())) == "<task>Who manages Pell Yard?</task>"
+    wrong = (Segment("agent", "x"), Segment("env", "<result>not found</result>"))
+    with pytest.raises(GiveUp, match="wrong sub-answer"):
+        teacher.reply(View("planner", wrong))
+
+
 @pytest.mark.parametrize("prompts", ["compact", "full"])
 def test_apex_decides_with_one_word_whether_more_is_needed(
     prompts: str, index: Index, world: World, vocabulary: Vocabulary

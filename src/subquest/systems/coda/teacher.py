@@ -14,6 +14,8 @@ from ...train.gold import NO_COMPUTING, NOT_FOUND, NOTHING, QUERIES, WRONG, Give
 
 LOOK, AGAIN, IN_VAIN = "I look it up.", "I try other words.", "The searches brought nothing."
 """Thoughts of an executor before its first search, before another one, and before it gives up."""
+IN_OTHER_WORDS = "Known: nothing yet. I ask in other words."
+"""The planner's thought after a task that found nothing."""
 COMPUTE, ALL_ROWS = "Everything is given. I compute it.", "The task is about all rows."
 """Thoughts of an executor before a query without tables, and before one over a table."""
 SOMETHING_ELSE = "a query gives something else"
@@ -25,7 +27,8 @@ WORDS = 25
 class CoDATeacher(GoldTeacher):
     """With the compact prompts the planner asks for one fact after the other, and of each item of a list at once. Where
     the prompt thinks plainly (the full set) it sends all tasks together that do not depend on each other, and says
-    after each turn what is known and what is needed."""
+    after each turn what is known and what is needed. A question about one fact is then handed on as it is, and in the
+    plan's words if that finds nothing: who learns to word it anew makes every question one of those it knows."""
 
     computes = True
 
@@ -39,10 +42,15 @@ class CoDATeacher(GoldTeacher):
         self._tasks: set[str] = set()
         self._last: list[Fact] = []
         """Facts asked for in the last turn."""
+        single = len(facts) == 1 and not question.unanswerable and not needs_computing(question)
+        self._as_asked = question.question if single and question.question != facts[0].task else ""
+        """The question, where it is the task of its only fact; empty once that has found nothing."""
 
     def reply(self, view: View) -> str:
         if view.role != "planner":
             return self._execute(view)
+        if not view.thinks_plainly:
+            self._as_asked = ""
         self._hear(view)
         return self._plan(view) if view.thinks_plainly else self._plan_compactly(view)
 
@@ -55,7 +63,9 @@ class CoDATeacher(GoldTeacher):
                 continue
             if self.holds(result, fact):
                 self._results[fact.task] = fact.answer
-            elif self.question.unanswerable and (declines(result) or result.lower().startswith(NOT_FOUND)):
+            elif self._as_asked and _found_nothing(result):
+                self._as_asked, self._tasks = "", set()
+            elif self.question.unanswerable and _found_nothing(result):
                 self.missing = True
             else:
                 raise GiveUp(WRONG)
@@ -69,10 +79,15 @@ class CoDATeacher(GoldTeacher):
                 return f"{view.thought(f'Known: {known}. Still needed: {task}')}<task>{task}</task>"
         if not now:
             return f"{view.thought(self._closing())}{self.given()}"
+        if self._as_asked:
+            self._last, self._tasks = now, {fact.task for fact in now}
+            return f"{view.thought('Needed: one fact.')}<task>{self._as_asked}</task>"
         if view.turn == 0:
             needed = " ".join(self.steps) if len(self.facts) > 1 else "one fact."
             computed = needs_computing(self.question) and not self.question.unanswerable
             thought = f"Needed: {needed}{' Then I have the answer computed.' if computed else ''}"
+        elif not self._tasks:
+            thought = IN_OTHER_WORDS
         else:
             needed = " ".join(fact.task for fact in now)
             shared = self.shared(now[0])
@@ -82,7 +97,7 @@ class CoDATeacher(GoldTeacher):
         return view.thought(thought) + "\n".join(f"<task>{fact.task}</task>" for fact in now)
 
     def _told(self, facts: list[Fact]) -> str:
-        return "; ".join(f"{fact.task} {self._results.get(fact.task, NOT_FOUND)}" for fact in facts)
+        return "; ".join(f"{self._as_asked or fact.task} {self._results.get(fact.task, NOT_FOUND)}" for fact in facts)
 
     def _closing(self) -> str:
         """What is known before the answer; where it follows from several results, all of them."""
@@ -113,8 +128,9 @@ class CoDATeacher(GoldTeacher):
             return self._compute(view, self._computation)
         fact = self.fact_for(task)
         searches = view.turn + view.looked_first
+        asked = fact._replace(task=task)
         if not searches:
-            return f"{view.thought(LOOK) if view.thinks_plainly else ''}<search>{query(fact, 0)}</search>"
+            return f"{view.thought(LOOK) if view.thinks_plainly else ''}<search>{query(asked, 0)}</search>"
         plain, alone = view.thinks_plainly, view.results_alone
         if fact.query is not None and (turn := self._query(view, fact, *fact.query)):
             return turn
@@ -122,13 +138,14 @@ class CoDATeacher(GoldTeacher):
         note = NOTHING if found is None else found.cited if plain else found.note
         refined = self._refined(view, note)
         if found is not None:  # the full prompt with notes asks for a sentence, the others for the fact alone
-            told = self._sentence(fact, found) if plain and not alone else self.result(fact)
+            told = self._sentence(asked, found) if plain and not alone else self.result(fact)
             return f"{refined}<result>{told}</result>"
         if searches >= QUERIES:
-            self.not_retrieved()
+            if task != self._as_asked:
+                self.not_retrieved()
             nothing = f"{NOT_FOUND.capitalize()}: no document answers the task." if plain else NOT_FOUND
             return f"{refined}{view.thought(IN_VAIN) if plain and not alone else ''}<result>{nothing}</result>"
-        return f"{refined}{view.thought(AGAIN) if plain else ''}<search>{query(fact, searches)}</search>"
+        return f"{refined}{view.thought(AGAIN) if plain else ''}<search>{query(asked, searches)}</search>"
 
     def _refined(self, view: View, note: str) -> str:
         """What is noted of the documents, as the prompt wants it; nothing where results stand alone."""
@@ -169,6 +186,10 @@ class CoDATeacher(GoldTeacher):
         result = self.result(fact)
         short = len(found.note.split()) <= WORDS and not any(s.is_row for s in analysed(found.said).sentences)
         return found.note if short and result in found.note else f"{fact.task} {result}"
+
+
+def _found_nothing(result: str) -> bool:
+    return declines(result) or result.lower().startswith(NOT_FOUND)
 
 
 def _first_value(row: str) -> str:
