@@ -7,14 +7,13 @@
 # `subquest/` (README.md). What is worth keeping goes to back/, in pieces of 15 MB. SET has further words for both
 # trainings, as --set pairs.
 set -u
-size=$1 start=${3:-} name=qwen-$1 end=$(($(date +%s) + $2))
+size=$1 seconds=$2 start=${3:-} name=qwen-$1
+. recipes/lab/common.sh
 reserve=${RESERVE:-130}  # seconds for what comes after PECO
-model=${MODEL:-torch:$name} python=${PYTHON:-python3}
-export PYTHONPATH=$PWD/src:$PWD/packages SUBQUEST_CACHE=${SUBQUEST_CACHE:-$PWD/cache} PYTHONUNBUFFERED=1
+model=${MODEL:-torch:$name}
 office=../shared/data/ordinary/dev/questions.jsonl
-mkdir -p back logs
 
-minutes() { awk "BEGIN { m = ($end - $(date +%s) - $1) / 60; print (m > 0.2 ? m : 0.2) }"; }
+minutes() { awk "BEGIN { m = ($(left) - $1) / 60; print (m > 0.2 ? m : 0.2) }"; }
 
 # A training, again with smaller micro-batches where the GPU has no room for it: what it has done is kept.
 train() {  # RECIPE RUN SECONDS-FOR-THE-REST WORDS...
@@ -32,11 +31,6 @@ answer() {  # NAME ADAPTER [SYSTEM]
     SUBQUEST_GPU_SHARE=0.1 $python -m subquest eval $office --index runs/ordinary.sq --model "$model" --adapter "$2" \
         --system "${3:-coda}" -k 5 --abstain --judge rules --by type --max-tokens 256 --concurrency 40 \
         --out "runs/$1.sqlite" > "logs/$1.log" 2>&1
-}
-
-# A file in pieces, which appear in back/ once they are whole.
-keep() {  # FILE
-    mkdir -p pieces && split -b 15000000 -d "$1" "pieces/$(basename "$1").part-" && mv pieces/* back/
 }
 
 adapter() {  # RUN FOLDER
