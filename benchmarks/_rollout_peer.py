@@ -43,9 +43,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "two": {**_COMMON, "max_num_batched_tokens": 8192, "engines": 2},
     "wide": _WIDE,
     "wide-two": {**_WIDE, "engines": 2},
+    "v2": {**_WIDE, "environment": {"VLLM_USE_V2_MODEL_RUNNER": "1"}},
 }
 """What is tried: prompt tokens a step, scheduling in the step's shadow or not, one engine or two. `wide` captures steps
-that read a document beside 300 contexts too, and finds cached prefixes by a faster hash."""
+that read a document beside 300 contexts too, and finds cached prefixes by a faster hash; `v2` has vLLM's newer model
+runner, too, which does less on the host and is the default for other models."""
 CACHE_TOKENS = 600_000
 LARGEST_MEAN_GAP, LARGEST_SHIFT = 0.08, 0.01
 """Bounds of the mean difference between log-probs, by size and signed. Two bf16 passes that sum in another order differ
@@ -98,9 +100,10 @@ def compare(
 
         def start(name: str) -> Peer:
             log = (logs or folder) / f"vllm-{name}.log"
-            one = {**task, "config": CONFIGS[name]}
-            own = {**environment, "VLLM_CACHE_ROOT": str(folder / f"compiled-{name}")}  # several compile at once
-            return Peer(f"vLLM {name}", "_rollout_vllm.py", one, path=path, log=log, env=own)
+            config = dict(CONFIGS[name])
+            own = {"VLLM_CACHE_ROOT": str(folder / f"compiled-{name}")}  # several compile at once
+            own |= environment | config.pop("environment", {})
+            return Peer(f"vLLM {name}", "_rollout_vllm.py", {**task, "config": config}, path=path, log=log, env=own)
 
         starts = {name: partial(start, name) for name in configs}
         together = _weights(source) * dtype.itemsize < SMALL

@@ -329,7 +329,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--shape", default="135m", choices=SHAPES, help="the shape of the random weights")
     parser.add_argument("--peer", choices=("vllm",), help="compare whole rollouts with this engine, and nothing else")
     parser.add_argument("--peer-path", default="", help="where the peer's packages are, as PYTHONPATH takes it")
-    parser.add_argument("--peer-configs", default="8k,16k,wide,wide-two", help=f"of {', '.join(CONFIGS)}")
+    parser.add_argument("--peer-configs", default="v2,wide,wide-two,8k", help=f"of {', '.join(CONFIGS)}")
     parser.add_argument("--peer-seconds", type=float, default=600, help="the longest wait for the peer")
     parser.add_argument("--peer-logs", type=Path, help="an existing folder for the peer's logs")
     parser.add_argument("--questions", type=COUNT, help="questions of a whole rollout")

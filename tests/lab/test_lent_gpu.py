@@ -104,7 +104,7 @@ def test_a_schedule_measures_what_it_has_time_for(tmp_path: Path) -> None:
     rollout-1.5b  9  1 rollout --peer vllm --shape 1.5b
     hangs         1  1 rollout --hangs
     long        900 60 rollout
-    best         90  1 rollout --peer vllm --peer-configs fastest
+    best         90  1 rollout --peer vllm --peer-configs fastest,wide-two
     """
     said, files = measured(tmp_path, plan, "40", PYTHON=f"{sys.executable} benchmark.py", PEERS="peers", GRACE="1")
     for words in ("fails ended with status 1", "hangs ended with status 137", "hangs left process", "long needs 60 s"):
@@ -117,19 +117,20 @@ def test_a_schedule_measures_what_it_has_time_for(tmp_path: Path) -> None:
     assert called[0] == ["fits", "--fails", "--seconds", "9", "--save", "logs/fails.json"]
     peer = ["--peer-path", "peers", "--peer-logs", "logs/rollout-1.5b", "--peer-seconds", "240"]
     assert called[1][5:11] == peer
-    assert called[3][:5] == ["rollout", "--peer", "vllm", "--peer-configs", "wide"], "the best single engine at 1.5b"
+    assert called[3][3:5] == ["--peer-configs", "wide,wide-two"], "the best single engine at 1.5b, and two"
     assert 1 < int(called[3][called[3].index("--seconds") + 1]) < 40, "no longer than there is"
 
 
 @pytest.mark.slow
 def test_a_schedule_measures_beside_a_stand_in(tmp_path: Path) -> None:
     size = "--shape tiny --device cpu --questions 1 --rollouts 1 --runs 1"
-    plan = f"one 60 1 rollout {size} --peer vllm --peer-configs wide\ntwo 60 1 fits"
-    peers = str(peer_in(tmp_path / "peers"))
+    plan = f"one 60 1 rollout {size} --peer vllm --peer-configs v2\ntwo 60 1 fits"
+    newer = "__import__('os').environ['VLLM_USE_V2_MODEL_RUNNER'] != '1'"
+    peers = str(peer_in(tmp_path / "peers", hangs=newer))
     _, files = measured(tmp_path, plan, "100", "one", PYTHON=sys.executable, PEERS=peers)
     found = json.loads(files["logs/one.json"])
-    assert found["figures"]["ours"]["written"] == found["figures"]["vllm"]["vLLM wide, with log-probs"]["written"]
-    assert {"logs/one.log", "logs/one/vllm-wide.log"} <= set(files)
+    assert found["figures"]["ours"]["written"] == found["figures"]["vllm"]["vLLM v2, with log-probs"]["written"]
+    assert {"logs/one.log", "logs/one/vllm-v2.log"} <= set(files)
     assert "logs/two.json" not in files, "only what was named is measured"
 
 
@@ -139,7 +140,7 @@ def test_benchmarks_take_the_options_of_the_plan(
     line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
-    _, limit, least, *command = line.replace(" fastest", " wide").split()
+    _, limit, least, *command = line.replace("fastest", "v2").split()
     assert int(limit) >= int(least)
     peer = (
         ["--peer-path", "peers", "--peer-logs", str(tmp_path), "--peer-seconds", "240"] if "--peer" in command else []
