@@ -31,14 +31,23 @@ from subquest.errors import UsageError
 GRAPHS = [1, 2, 4, *range(8, 64, 8), *range(64, 256, 16), *range(256, 385, 32)]
 """Batches that vLLM captures: up to as many contexts as there are episodes, padded by an eighth at most."""
 _COMMON: dict[str, Any] = {"max_num_seqs": 512, "cudagraph_capture_sizes": GRAPHS}
+_WIDE: dict[str, Any] = {
+    "max_num_seqs": 512, "cudagraph_capture_sizes": [*GRAPHS, 448, 512, 640, 768, 896, 1024],
+    "max_num_batched_tokens": 8192, "prefix_caching_hash_algo": "xxhash",
+}  # fmt: skip
 CONFIGS: dict[str, dict[str, Any]] = {
     "8k": {**_COMMON, "max_num_batched_tokens": 8192},
     "16k": {**_COMMON, "max_num_batched_tokens": 16_384},
     "2k": {**_COMMON, "max_num_batched_tokens": 2048},
     "sync": {**_COMMON, "max_num_batched_tokens": 8192, "async_scheduling": False},
     "two": {**_COMMON, "max_num_batched_tokens": 8192, "engines": 2},
+    "wide": _WIDE,
+    "wide-two": {**_WIDE, "engines": 2},
+    "v2": {**_WIDE, "environment": {"VLLM_USE_V2_MODEL_RUNNER": "1"}},
 }
-"""What is tried: prompt tokens a step, scheduling in the step's shadow or not, one engine or two."""
+"""What is tried: prompt tokens a step, scheduling in the step's shadow or not, one engine or two. `wide` captures steps
+that read a document beside 300 contexts too, and finds cached prefixes by a faster hash; `v2` has vLLM's newer model
+runner, too, which does less on the host and is the default for other models."""
 CACHE_TOKENS = 600_000
 LARGEST_MEAN_GAP, LARGEST_SHIFT = 0.08, 0.01
 """Bounds of the mean difference between log-probs, by size and signed. Two bf16 passes that sum in another order differ
@@ -85,14 +94,16 @@ def compare(
             "model": model or str(folder), "load_format": "auto" if model else "dummy", "window": 8192,
             "dtype": str(dtype).removeprefix("torch."), "vocabulary": a.vocabulary, "passages": size.passages,
             "cache_bytes": cached * a.cache_values() * dtype.itemsize, "runs": size.runs,
-            "episodes": [size.questions, size.rollouts], "warm_up": [max(1, size.questions // 6), size.rollouts],
+            "episodes": [size.questions, size.rollouts],
         }  # fmt: skip
         environment = {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "INFO"}
 
         def start(name: str) -> Peer:
             log = (logs or folder) / f"vllm-{name}.log"
-            one = {**task, "config": CONFIGS[name]}
-            return Peer(f"vLLM {name}", "_rollout_vllm.py", one, path=path, log=log, env=environment)
+            config = dict(CONFIGS[name])
+            own = {"VLLM_CACHE_ROOT": str(folder / f"compiled-{name}")}  # several compile at once
+            own |= environment | config.pop("environment", {})
+            return Peer(f"vLLM {name}", "_rollout_vllm.py", {**task, "config": config}, path=path, log=log, env=own)
 
         starts = {name: partial(start, name) for name in configs}
         together = _weights(source) * dtype.itemsize < SMALL

@@ -2,7 +2,8 @@
 
 Both servers are `subquest serve` with the same settings; only the model behind them differs. They run one after the
 other, so that each has the whole device. Every question is asked at once through the OpenAI protocol; the first quarter
-of them warms each server up and is not counted.
+of them warms each server up and is not counted. Texts differ where two log-probs are nearly equal, and with them how
+much is written: the tokens written a second are compared, too.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ def compare(
         results.ratios |= {
             f"questions a minute, {load.questions} at once, torch / vLLM": ours["per_minute"] / theirs["per_minute"],
             f"p95 latency, {load.questions} at once, vLLM / torch": theirs["p95_s"] / ours["p95_s"],
+            f"tokens written a second, {load.questions} at once, torch / vLLM": ours["tokens_s"] / theirs["tokens_s"],
         }
         results.keep(vllm=theirs)
 

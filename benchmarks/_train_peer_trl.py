@@ -1,6 +1,7 @@
 """TRL's side of `subquest bench train --peer trl`: GRPO steps with vLLM in the same process, or with transformers.
 
-A process of its own (`_peer.py`). The phases are those that TRL itself times, with the device waited for.
+A process of its own (`_peer.py`). The phases are those that TRL itself times, with the device waited for. TRL's
+correction for the log-probs of vLLM is off, since it takes a pass before the update that ours does not make.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def main() -> None:
             max_steps=task["steps"] + 1, logging_strategy="no", save_strategy="no", gradient_checkpointing=False,
             disable_tqdm=True, model_init_kwargs={"dtype": "bfloat16" if gpu else "float32"}, use_vllm=vllm,
             vllm_mode="colocate", vllm_gpu_memory_utilization=0.3, vllm_max_model_length=task["window"],
-            generation_kwargs=forced,
+            vllm_importance_sampling_correction=False, generation_kwargs=forced,
         )  # fmt: skip
         adapter = LoraConfig(r=task["rank"], lora_alpha=2 * task["rank"], target_modules=list(task["targets"]))
         trainer = GRPOTrainer(

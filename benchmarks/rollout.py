@@ -35,12 +35,12 @@ from _rollout_peer import CONFIGS
 from _rollout_shared import compare_shared
 from _rollout_workload import Corpus, lockstep, overlapped, scripts, tokenizer
 from _shapes import SHAPES, random_source
-from _timing import bandwidth, synchronise
+from _timing import bandwidth, products_a_second, synchronise
 
 from subquest.engine.torch import Adapter, Source, load
 from subquest.engine.torch.runner import Pending
 
-PARTS = ("kernels", "decode", "shared", "peers", "throughput", "adapters", "exact", "rollout", "host")
+PARTS = ("kernels", "decode", "prefill", "shared", "peers", "throughput", "adapters", "exact", "rollout", "host")
 BATCHES = (1, 8, 32, 128, 384, 1024, 2048)
 CONTEXTS = (256, 700, 2048, 8000)
 LARGEST_CACHE = 110e9
@@ -113,6 +113,26 @@ class Bench:
             return decode_seconds(engine, batch, context, self.clock)
         finally:
             asyncio.run(engine.close())
+
+    def prefill(self) -> None:
+        """Prompt tokens a second, of prompts that have nothing in common, and the share of a large product's speed."""
+        count, length = (64, 2000) if self.gpu else (4, 100)
+        engine = make(self.source, self.device, cache_tokens=count * (length + 32), max_batch=count)
+        prompts = np.random.default_rng(0).integers(1, 40_000, (3, count, length)).tolist()
+        try:
+            times = []
+            for run in prompts:  # the first one captures graphs
+                engine.refresh()
+                times.append(self._timed(lambda run=run: asyncio.run(together(engine, run, 1))))  # type: ignore[misc]
+        finally:
+            asyncio.run(engine.close())
+        seconds, tokens = min(times[1:]), count * length
+        layers = sum(t.numel() for n, t in self.source.state.items() if t.dim() == 2 and ".layers." in n)
+        self.figures["prefill"] = {"tokens": tokens, "seconds": seconds, "tokens_s": tokens / seconds}
+        if self.gpu:
+            share = 2 * layers * tokens / products_a_second(self.device) / seconds
+            self.figures["prefill"]["share of a large product, without attention"] = share
+        say(f"prefill {count} × {length} tokens: {seconds:.2f} s, {tokens / seconds:,.0f} tokens/s")
 
     def shared(self) -> None:
         """Decode steps, texts and whole rollouts with shared prefixes read once, and row by row."""
@@ -309,7 +329,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--shape", default="135m", choices=SHAPES, help="the shape of the random weights")
     parser.add_argument("--peer", choices=("vllm",), help="compare whole rollouts with this engine, and nothing else")
     parser.add_argument("--peer-path", default="", help="where the peer's packages are, as PYTHONPATH takes it")
-    parser.add_argument("--peer-configs", default="8k,16k,two", help=f"what is tried, of {', '.join(CONFIGS)}")
+    parser.add_argument("--peer-configs", default="v2,wide,wide-two,8k", help=f"of {', '.join(CONFIGS)}")
     parser.add_argument("--peer-seconds", type=float, default=600, help="the longest wait for the peer")
     parser.add_argument("--peer-logs", type=Path, help="an existing folder for the peer's logs")
     parser.add_argument("--questions", type=COUNT, help="questions of a whole rollout")

@@ -262,7 +262,9 @@ def main(argv: list[str]) -> dict[str, Any]:
     )
     parser.add_argument("--peer", choices=("trl",), help="compare whole GRPO steps with this library, and nothing else")
     parser.add_argument("--peer-path", default="", help="where the peer's packages are, as PYTHONPATH takes it")
-    parser.add_argument("--peer-engines", default="vllm", help=f"what it generates with, of {', '.join(ENGINES)}")
+    parser.add_argument(
+        "--peer-engines", default="vllm,transformers", help=f"what it generates with, of {', '.join(ENGINES)}"
+    )
     parser.add_argument("--peer-batch", type=COUNT, default=8, help="sequences in the peer's model at once")
     parser.add_argument("--peer-seconds", type=float, default=900, help="the longest wait for the peer")
     parser.add_argument("--peer-logs", type=Path, help="an existing folder for the peer's logs")

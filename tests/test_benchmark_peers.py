@@ -231,6 +231,7 @@ def test_questions_under_load_on_torch_and_on_an_endpoint(bench: Bench, tmp_path
     assert list(found["ratios"].values()) == [
         pytest.approx(ours["per_minute"] / theirs["per_minute"]),
         pytest.approx(theirs["p95_s"] / ours["p95_s"]),
+        pytest.approx(ours["tokens_s"] / theirs["tokens_s"]),
     ]
     assert "Subquest is at" in (tmp_path / "serve-ours.log").read_text()
 

@@ -3,7 +3,8 @@
 python recipes/lab/pack.py runs/lab --model qwen-1.5b --carry runs/qwen-1.5b-sft.xz
 
 The machine has a GPU, Python and torch, and no network (README.md beside this file). There `cat part-* | tar x` gives
-the models and `kit.tar.gz`, which holds `subquest/`, laid out like a checkout, and `shared/data/` beside it.
+the models and `kit.tar.gz`, which holds `subquest/`, laid out like a checkout, and `shared/data/` beside it. With
+`--peers` there is `peers.tar.gz` too: other libraries for comparisons, as `subquest/peers/`.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ def main() -> None:
     parser.add_argument("--carry", action="append", default=[], type=Path, metavar="PATH", help="data that was made")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", metavar="FOLDER")
     parser.add_argument("--sets", nargs="*", default=["train", "ordinary"], metavar="NAME", help="folders of the data")
+    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="packages of other libraries (peers.txt)")
     parser.add_argument("--part-bytes", type=int, default=62_000_000, metavar="N", help="most bytes of a part")
     parser.add_argument("--python", default="3.12", metavar="VERSION", help="the machine's Python (default 3.12)")
     parser.add_argument("--platform", default="x86_64", help="its processor (default x86_64)")
@@ -68,13 +70,18 @@ def main() -> None:
     for old in args.out.glob("part-*"):
         old.unlink()
     files = [minilm.get() if name == "minilm" else models.known_model(name).path for name in args.model]
-    if gone := [file for file in (*files, *args.carry) if not file.exists()]:
+    peers = [args.peers] if args.peers else []
+    if gone := [file for file in (*files, *args.carry, *peers) if not file.exists()]:
         sys.exit(f"not there: {', '.join(map(str, gone))} (models: subquest model get NAME)")
     parts = Parts(args.out, args.part_bytes)
     with tempfile.TemporaryDirectory() as scratch:
         write_kit(args, Path(scratch) / "kit.tar.gz")
         with tarfile.open(fileobj=parts, mode="w|") as archive:  # type: ignore[call-overload]
             archive.add(Path(scratch) / "kit.tar.gz", "kit.tar.gz")
+            for folder in peers:
+                with tarfile.open(Path(scratch) / "peers.tar.gz", "w:gz", compresslevel=6) as packages:
+                    packages.add(folder, "subquest/peers", filter=without_tests)
+                archive.add(Path(scratch) / "peers.tar.gz", "peers.tar.gz")
             for file in files:
                 archive.add(file, f"subquest/cache/models/{file.name}")
     parts.close()
@@ -95,6 +102,10 @@ def write_kit(args: argparse.Namespace, path: Path) -> None:
         archive.add(packages, "subquest/packages")
         for name in args.sets:
             archive.add(args.data / name, f"shared/data/{name}")
+
+
+def without_tests(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if Path(member.name).name in ("__pycache__", "tests") else member
 
 
 def wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

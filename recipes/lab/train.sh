@@ -3,19 +3,17 @@
 #
 #     bash recipes/lab/train.sh SIZE SECONDS [START]
 #
-# SIZE is 1.5b or 0.5b; START is the adapter to begin PECO with, in place of fine-tuning. Run it in the unpacked
-# `subquest/` (README.md). What is worth keeping goes to back/, in pieces of 15 MB. SET has further words for both
+# SIZE is 1.5b or 0.5b, and both may run at once; START is the adapter to begin PECO with, in place of fine-tuning. Run it
+# in the unpacked `subquest/` (README.md). What is worth keeping goes to back/, in pieces of 15 MB. SET has further words for both
 # trainings, as --set pairs.
 set -u
-size=$1 start=${3:-} name=qwen-$1 end=$(($(date +%s) + $2))
+size=$1 seconds=$2 start=${3:-} name=qwen-$1
+. recipes/lab/common.sh
 reserve=${RESERVE:-130}  # seconds for what comes after PECO
-model=${MODEL:-torch:$name} python=${PYTHON:-python3}
-export PYTHONPATH=$PWD/src:$PWD/packages SUBQUEST_CACHE=${SUBQUEST_CACHE:-$PWD/cache} PYTHONUNBUFFERED=1
+model=${MODEL:-torch:$name}
 office=../shared/data/ordinary/dev/questions.jsonl
-mkdir -p back logs
 
-seconds() { echo $((end - $(date +%s) - $1)); }  # that are left, but for so many
-minutes() { awk "BEGIN { m = $(seconds "$1") / 60; print (m > 0.2 ? m : 0.2) }"; }
+minutes() { awk "BEGIN { m = ($(left) - $1) / 60; print (m > 0.2 ? m : 0.2) }"; }
 
 # A training, again with smaller micro-batches where the GPU has no room for it: what it has done is kept.
 train() {  # RECIPE RUN SECONDS-FOR-THE-REST WORDS...
@@ -35,11 +33,6 @@ answer() {  # NAME ADAPTER [SYSTEM]
         --out "runs/$1.sqlite" > "logs/$1.log" 2>&1
 }
 
-# A file in pieces, which appear in back/ once they are whole.
-keep() {  # FILE
-    mkdir -p pieces && split -b 15000000 -d "$1" "pieces/$(basename "$1").part-" && mv pieces/* back/
-}
-
 adapter() {  # RUN FOLDER
     [ -d "runs/$1/$2" ] && $python -m subquest model adapter convert "runs/$1/$2" "logs/$1-$2.gguf" \
         --base "${BASE:-$name}" >> logs/adapters.log 2>&1 && keep "logs/$1-$2.gguf"
@@ -54,22 +47,21 @@ if [ -z "$start" ]; then
     train "recipes/$name/sft.toml" "$name-sft" "${PECO:-900}" --set "traces=[\"runs/$name-sft.xz\"]"
     start=runs/$name-sft/last
     adapter "$name-sft" last
-    results sft
+    results "$size-sft"
     answer office-sft "$start" &
 fi
 train "recipes/$name/peco.toml" "$name-peco" "$reserve" --set "model.adapter=\"$start\""
 peco=$name-peco
-if [ "$(seconds "$reserve")" -gt 240 ]; then  # a guard has ended it: on from the best weights, more slowly
+if [ "$(left)" -gt $((reserve + 240)) ]; then  # a guard has ended it: on from the best weights, more slowly
     peco=$name-peco-2
     train "recipes/$name/peco.toml" "$peco" "$reserve" --set "model.adapter=\"runs/$name-peco/best\"" \
         --set optimiser.learning_rate=4e-5 --set seed=1
 fi
 adapter "$peco" best
-results peco
+results "$size-peco"
 adapter "$peco" last
 wait
 answer office-best "runs/$peco/best" &
 answer office-last "runs/$peco/last" &
 wait
-results all
-touch back/done
+results "$size"

@@ -3,13 +3,14 @@
 #
 #     bash recipes/lab/wait.sh SECONDS FOLDER
 for ((n = 0; n < $1; n++)); do
-    [ -e back/done ] && break
     sleep 1
+    compgen -G "back/busy-*" > /dev/null || break
 done
 mkdir -p taken
 for piece in $(ls -tr back | grep part- | head -n 4); do
     mv "back/$piece" taken/ && cp "taken/$piece" "$2/"
 done
-ls back
+compgen -G "back/*part-*"
+compgen -G "back/busy-*" || echo done
 tail -qn 1 logs/*.log
 nvidia-smi --query-gpu=utilization.gpu,memory.used --format=csv,noheader 2> /dev/null || true

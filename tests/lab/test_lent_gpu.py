@@ -1,7 +1,9 @@
-"""The scripts for trainings on a lent GPU: what is carried there, the schedule on a tiny model, what is handed back."""
+"""The scripts for a lent GPU: what is carried there, the schedules on tiny models, what is handed back."""
 
+import json
 import lzma
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -11,7 +13,11 @@ import pytest
 
 from subquest.cli import main
 
+from ..test_benchmark_peers import peer_in
+
 ROOT = Path(__file__).resolve().parents[2]
+PLAN = re.findall(r'plan=\$\{PLAN:-"\n(.*?)"\}', (ROOT / "recipes/lab/speed.sh").read_text(), re.DOTALL)[0].splitlines()
+"""The measurements of the schedule for speed, as it stands: name, two times, benchmark and options."""
 TINY = {
     "model.path": "random:qwen2",
     "prompts": "compact",
@@ -53,6 +59,100 @@ def test_the_schedule_trains_twice_and_hands_its_results_over(tmp_path: Path) ->
     assert {"logs/qwen-1.5b-sft.log", "runs/qwen-1.5b-peco/run.sqlite", "runs/qwen-1.5b-peco/recipe.json"} <= set(names)
 
 
+def measured(folder: Path, plan: str, *words: str, **settings: str) -> tuple[str, dict[str, bytes]]:
+    """What the schedule for speed says, and the files that it hands over."""
+    for name in ("src", "recipes", "benchmarks"):
+        (folder / name).symlink_to(ROOT / name)
+    schedule = ["bash", "recipes/lab/speed.sh", *words]
+    subprocess.run(schedule, cwd=folder, env=os.environ | {"PLAN": plan} | settings, check=True, timeout=120)
+    assert (folder / "back/done").exists()
+    joined = folder / "results.tar.xz"
+    joined.write_bytes(
+        b"".join(piece.read_bytes() for piece in sorted(folder.glob("back/results-speed.tar.xz.part-*")))
+    )
+    with tarfile.open(joined) as archive:
+        files = [(member.name, archive.extractfile(member)) for member in archive if member.isfile()]
+        found = {name: file.read() for name, file in files if file is not None}
+    return found["logs/speed.log"].decode(), found
+
+
+BENCHMARK = """
+import json, os, signal, subprocess, sys, time
+if sys.argv[1] == "-":
+    os.execv(sys.executable, [sys.executable, "-"])
+options = sys.argv[sys.argv.index("bench") + 1 :]
+with open("called", "a") as file:
+    file.write(json.dumps(options) + "\\n")
+rows = {"vLLM 8k, with log-probs": 2.0, "vLLM wide, with log-probs": 1.0, "vLLM wide-two, with log-probs": 0.5}
+with open(options[options.index("--save") + 1], "w") as file:
+    json.dump({"figures": {"vllm": {name: {"seconds": seconds} for name, seconds in rows.items()}}}, file)
+if "--hangs" in options:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    with open("child", "w") as file:
+        file.write(str(child.pid))
+    time.sleep(300)
+sys.exit("--fails" in options)
+"""
+
+
+def test_a_schedule_measures_what_it_has_time_for(tmp_path: Path) -> None:
+    """One fails, one hangs and is ended with all that it started, one needs more time than there is."""
+    (tmp_path / "benchmark.py").write_text(BENCHMARK)
+    plan = """
+    fails         9  1 fits --fails
+    rollout-1.5b  9  1 rollout --peer vllm --shape 1.5b
+    hangs         1  1 rollout --hangs
+    long        900 60 rollout
+    best         90  1 rollout --peer vllm --peer-configs fastest,wide-two
+    """
+    said, files = measured(tmp_path, plan, "40", PYTHON=f"{sys.executable} benchmark.py", PEERS="peers", GRACE="1")
+    for words in ("fails ended with status 1", "hangs ended with status 137", "hangs left process", "long needs 60 s"):
+        assert words in said
+    child = Path("/proc") / (tmp_path / "child").read_text() / "cmdline"
+    assert not child.exists() or not child.read_bytes(), "it is over"
+    called = [json.loads(line) for line in (tmp_path / "called").read_text().splitlines()]
+    saved = {"logs/fails.json", "logs/rollout-1.5b.json", "logs/hangs.json", "logs/best.json", "logs/packages.txt"}
+    assert saved <= set(files)
+    assert called[0] == ["fits", "--fails", "--seconds", "9", "--save", "logs/fails.json"]
+    peer = ["--peer-path", "peers", "--peer-logs", "logs/rollout-1.5b", "--peer-seconds", "240"]
+    assert called[1][5:11] == peer
+    assert called[3][3:5] == ["--peer-configs", "wide,wide-two"], "the best single engine at 1.5b, and two"
+    assert 1 < int(called[3][called[3].index("--seconds") + 1]) < 40, "no longer than there is"
+
+
+@pytest.mark.slow
+def test_a_schedule_measures_beside_a_stand_in(tmp_path: Path) -> None:
+    size = "--shape tiny --device cpu --questions 1 --rollouts 1 --runs 1"
+    plan = f"one 60 1 rollout {size} --peer vllm --peer-configs v2\ntwo 60 1 fits"
+    newer = "__import__('os').environ['VLLM_USE_V2_MODEL_RUNNER'] != '1'"
+    peers = str(peer_in(tmp_path / "peers", hangs=newer))
+    _, files = measured(tmp_path, plan, "100", "one", PYTHON=sys.executable, PEERS=peers)
+    found = json.loads(files["logs/one.json"])
+    assert found["figures"]["ours"]["written"] == found["figures"]["vllm"]["vLLM v2, with log-probs"]["written"]
+    assert {"logs/one.log", "logs/one/vllm-v2.log"} <= set(files)
+    assert "logs/two.json" not in files, "only what was named is measured"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", PLAN)
+def test_benchmarks_take_the_options_of_the_plan(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    _, limit, least, *command = line.replace("fastest", "v2").split()
+    assert int(limit) >= int(least)
+    peer = (
+        ["--peer-path", "peers", "--peer-logs", str(tmp_path), "--peer-seconds", "240"] if "--peer" in command else []
+    )
+    assert main(["bench", *command, *peer, "--save", str(tmp_path / "found.json"), "--seconds", "-1"]) == 2
+    assert "--seconds -1 is not a time" in capsys.readouterr().err, "which is looked at after all options"
+    if "--peer-configs" in command:
+        from _rollout_peer import CONFIGS  # type: ignore[import-not-found]
+
+        assert set(command[command.index("--peer-configs") + 1].split(",")) <= set(CONFIGS)
+
+
 def test_parts_joined_are_the_model_and_a_kit(tmp_path: Path) -> None:
     out, data = tmp_path / "out", tmp_path / "data"
     (out / "packages-3.12-x86_64" / "msgspec").mkdir(parents=True)
@@ -63,7 +163,10 @@ def test_parts_joined_are_the_model_and_a_kit(tmp_path: Path) -> None:
     name = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
     (cache / "models" / name).write_bytes(model)
     pack = [sys.executable, str(ROOT / "recipes/lab/pack.py"), str(out), "--data", str(data), "--sets", "train"]
-    pack += ["--model", "qwen-0.5b", "--part-bytes", "1000000"]
+    pack += ["--model", "qwen-0.5b", "--part-bytes", "1000000", "--peers", str(tmp_path / "peers")]
+    for file in ("vllm/__init__.py", "vllm/__pycache__/__init__.pyc", "pandas/tests/test_all.py"):
+        (tmp_path / "peers" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "peers" / file).write_text("")
     subprocess.run(pack, env=os.environ | {"SUBQUEST_CACHE": str(cache)}, check=True)
     parts = sorted(out.glob("part-*"))
     assert {part.stat().st_size for part in parts[:-1]} == {1_000_000}
@@ -76,6 +179,9 @@ def test_parts_joined_are_the_model_and_a_kit(tmp_path: Path) -> None:
     assert {"subquest/src/subquest/cli/train.py", "subquest/recipes/lab/train.sh", "shared/data/train/q.jsonl"} <= names
     assert "subquest/packages/msgspec" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".gguf") or "/claims/results" in name]
+    with tarfile.open(tmp_path / "there" / "peers.tar.gz") as peers:
+        assert {name for name in peers.getnames() if "." in name} == {"subquest/peers/vllm/__init__.py"}
+        assert not [name for name in peers.getnames() if "tests" in name or "__pycache__" in name]
     gone = subprocess.run([*pack, "--model", "minilm", "--carry", "gone"], capture_output=True, text=True)
     assert gone.returncode == 1
     assert "not there: gone" in gone.stderr
