@@ -97,8 +97,16 @@ MATMUL = (
     CLibrary(
         "engine/embedded/matmul.c", "matmul_avx", (*_PRODUCTS, "-march=x86-64-v3", "-mavxvnni"), "x86_64", "avx_vnni"
     ),
+    CLibrary(
+        "engine/embedded/matmul.c",
+        "matmul_avx512bw",
+        (*_PRODUCTS, "-march=x86-64-v4", "-mprefer-vector-width=512"),
+        "x86_64",
+        "avx512bw",
+    ),
+    CLibrary("engine/embedded/matmul.c", "matmul_avx2", (*_PRODUCTS, "-march=x86-64-v3"), "x86_64", "avx2"),
 )
-"""Products of quantised weights for the embedded model, for the dot-product instructions of each kind of CPU."""
+"""Products of quantised weights for the embedded model, for each kind of CPU; the fastest come first."""
 
 
 def for_this_architecture() -> list[CLibrary]:

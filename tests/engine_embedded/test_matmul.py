@@ -24,7 +24,7 @@ pytestmark = pytest.mark.embedded
 
 HERE = [library for library in MATMUL if library.feature in cpu_features()]
 needs_instructions = pytest.mark.skipif(
-    not HERE, reason="this CPU has no dot-product instructions that the kernel uses"
+    not HERE, reason="this CPU has none of the instructions that the kernel uses"
 )
 TYPES = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
 SCALES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}
@@ -182,9 +182,10 @@ def test_a_model_reads_the_same_with_the_kernel(models: tuple[Model, Model]) -> 
         assert np.abs(ours - theirs)[likely].mean() < 0.2  # as far as either is from 32-bit floats
 
 
-def test_reading_takes_a_third_of_the_time(models: tuple[Model, Model]) -> None:
-    """In computing time, which other work on the machine disturbs least; the best of interleaved rounds, some of which
-    may be disturbed all the same."""
+def test_reading_is_faster(models: tuple[Model, Model]) -> None:
+    """By three times with dot products of four bytes, else by half. In computing time, which other work on the machine
+    disturbs least; the best of interleaved rounds, some of which may be disturbed all the same."""
+    times = 3 if HERE[0].feature in ("asimddp", "avx512_vnni") else 1.5
     ids = [1000 + 37 * i for i in range(64)]
     seconds = [9e9, 9e9]
     for _ in range(20):
@@ -192,7 +193,7 @@ def test_reading_takes_a_third_of_the_time(models: tuple[Model, Model]) -> None:
             start = time.process_time()
             log_probs(model, ids, [64])
             seconds[i] = min(seconds[i], time.process_time() - start)
-        if seconds[1] > 3 * seconds[0]:
+        if seconds[1] > times * seconds[0]:
             return
     pytest.fail(f"{seconds[0]:.3f} s with the kernel, {seconds[1]:.3f} s without")
 
@@ -245,11 +246,11 @@ def test_a_compiler_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_cpu_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul, "cpu_features", lambda: {"fp", "asimd", "avx2"})
+    monkeypatch.setattr(matmul, "cpu_features", lambda: {"fp", "asimd", "avx"})
     monkeypatch.setattr(matmul, "install", matmul.install.__wrapped__)
     check = doctor._model_kernel()
     assert check.ok
-    assert "no dot-product instructions" in check.detail
+    assert "none of the instructions" in check.detail
 
 
 def test_it_is_switched_off_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +261,17 @@ def test_it_is_switched_off_by_the_environment(monkeypatch: pytest.MonkeyPatch) 
     assert model.kernel == ""
     model.free()
     assert "SUBQUEST_CPU_KERNEL is off" in doctor._model_kernel().detail
-    monkeypatch.delenv("SUBQUEST_CPU_KERNEL")
-    for features, off in (({"avx2", "avx_vnni"}, True), ({"avx_vnni", "avx512_vnni"}, False)):
+
+
+def test_instructions_that_were_never_run_are_used_only_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for features, alone, asked in (
+        ({"avx2", "avx_vnni"}, "avx2", "avx_vnni"),
+        ({"avx2", "avx_vnni", "avx512bw", "avx512_vnni"}, "avx512_vnni", "avx512_vnni"),
+        ({"avx2", "avx512bw"}, "avx512bw", "avx512bw"),
+    ):
         monkeypatch.setattr(matmul, "cpu_features", lambda features=features: features)
-        assert matmul.switched_off() is off, "with AVX-VNNI alone it was never run"
+        for switch, feature in (("", alone), ("on", asked)):
+            monkeypatch.setenv("SUBQUEST_CPU_KERNEL", switch)
+            found = matmul._for_this_cpu()
+            assert found is not None
+            assert found.feature == feature

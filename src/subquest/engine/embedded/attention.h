@@ -39,32 +39,34 @@ INLINE four_floats power(four_floats x) {
 
 /* scores[j][i] of four queries and `POSITIONS` keys. */
 INLINE void score(int size, const float *q, const float *k, four_floats *scores) {
-  for (int j = 0; j < POSITIONS; j += 4, k += 4 * size) {
-    floats sums[4][4];
+  for (int j = 0; j < POSITIONS; j += ACROSS, k += ACROSS * size) {
+    floats sums[ACROSS][4];
     memset(sums, 0, sizeof sums);
     for (int d = 0; d < size; d += LANES) {
-      floats a[4], b[4];
-      for (int i = 0; i < 4; i++) a[i] = load_floats(q + i * size + d), b[i] = load_floats(k + i * size + d);
-      for (int y = 0; y < 4; y++)
-        for (int x = 0; x < 4; x++) sums[y][x] += b[y] * a[x];
+      floats a[4];
+      for (int i = 0; i < 4; i++) a[i] = load_floats(q + i * size + d);
+      for (int y = 0; y < ACROSS; y++) {
+        const floats b = load_floats(k + y * size + d);
+        for (int x = 0; x < 4; x++) sums[y][x] += b * a[x];
+      }
     }
-    for (int y = 0; y < 4; y++) scores[j + y] = sums_of(sums[y][0], sums[y][1], sums[y][2], sums[y][3]);
+    for (int y = 0; y < ACROSS; y++) scores[j + y] = sums_of(sums[y][0], sums[y][1], sums[y][2], sums[y][3]);
   }
 }
 
 /* out[i] of four queries += weights[j][i] * v[j]. */
 INLINE void mix(int size, const four_floats *weights, const float *v, float *out) {
-  for (int d = 0; d < size; d += 4 * LANES) {
-    floats sums[4][4];
+  for (int d = 0; d < size; d += ACROSS * LANES) {
+    floats sums[4][ACROSS];
     for (int i = 0; i < 4; i++)
-      for (int x = 0; x < 4; x++) sums[i][x] = load_floats(out + i * size + d + x * LANES);
+      for (int x = 0; x < ACROSS; x++) sums[i][x] = load_floats(out + i * size + d + x * LANES);
     for (int j = 0; j < POSITIONS; j++)
-      for (int x = 0; x < 4; x++) {
+      for (int x = 0; x < ACROSS; x++) {
         const floats of = load_floats(v + j * size + d + x * LANES);
         for (int i = 0; i < 4; i++) sums[i][x] += of * weights[j][i];
       }
     for (int i = 0; i < 4; i++)
-      for (int x = 0; x < 4; x++) memcpy(out + i * size + d + x * LANES, &sums[i][x], sizeof sums[i][x]);
+      for (int x = 0; x < ACROSS; x++) memcpy(out + i * size + d + x * LANES, &sums[i][x], sizeof sums[i][x]);
   }
 }
 

@@ -1,9 +1,8 @@
 """Our kernel for products with quantised weights and for attention, put into the llama.cpp of the wheel.
 
-The wheel's llama.cpp is compiled for any machine of its architecture and leaves the dot-product instructions of newer
-CPUs unused. `matmul.c` uses them, and llama.cpp calls it in place of its own kernel. Without it (a CPU without these
-instructions, no library in the wheel and no compiler, SUBQUEST_CPU_KERNEL=off) everything runs as before, slower.
-For CPUs with AVX-VNNI but no AVX-512 it has been compiled but not run yet, so there it needs SUBQUEST_CPU_KERNEL=on.
+The wheel's llama.cpp is compiled for any machine of its architecture and leaves the instructions of newer CPUs unused.
+`matmul.c` uses them, and llama.cpp calls it in place of its own kernel. Without it (a CPU without AVX2 or the dot products
+of ARMv8.2, no library in the wheel and no compiler, SUBQUEST_CPU_KERNEL=off) everything runs as before, slower.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from ...c_libraries import MATMUL, CLibrary, cpu_features
 from .llama_cpp import Library, open_library
 
 SWITCH = "SUBQUEST_CPU_KERNEL"
-TRIED = ("asimddp", "avx512_vnni")
-"""Instructions with which the kernel runs without being asked for."""
+UNTRIED = ("avx_vnni",)
+"""Instructions that have been compiled for, but not run yet: used only with SUBQUEST_CPU_KERNEL=on."""
 WEIGHT_KINDS = {2, 3, 6, 7, 8, 12, 13, 14}
 """Types of weights that it multiplies, by ggml's numbers: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K."""
 
@@ -64,12 +63,12 @@ class Kernel:
 
 
 def switched_off() -> bool:
-    found = _for_this_cpu()
-    return os.environ.get(SWITCH, "on" if found is None or found.feature in TRIED else "off") == "off"
+    return os.environ.get(SWITCH) == "off"
 
 
 def _for_this_cpu() -> CLibrary | None:
-    features = cpu_features()
+    """The fastest that this CPU can run."""
+    features = cpu_features().difference(UNTRIED if os.environ.get(SWITCH) != "on" else ())
     return next((library for library in MATMUL if library.feature in features), None)
 
 
@@ -91,7 +90,7 @@ def install(opened: Library) -> Kernel | str:
         return f"{opened.build} is compiled for this CPU"
     found = _for_this_cpu()
     if found is None:
-        return "this CPU has no dot-product instructions that Subquest knows"
+        return "this CPU has none of the instructions that our kernel uses"
     path, reason = found.ready()
     if reason:
         return reason

@@ -1,4 +1,4 @@
-/* Products of quantised weights and activations, with the dot-product instructions of this CPU.
+/* Products of quantised weights and activations, with what this CPU offers for products of bytes.
 
 Activations are quantised to int8 with one scale per 32 of a token, once per product. Many tokens: the weights of a
 panel of rows are unpacked to int8 and used for all tokens, `TILE` at a time. Few tokens: row by row. */
@@ -28,8 +28,8 @@ typedef struct {
   int32_t start[16][4]; /* -32 times the sum of each 16 quantised values, and zeros: what Q6_K's offset adds */
 } token_block;          /* 256 activations of a token */
 
-/* 32 activations; the sum of the quantised values. */
-INLINE int quantise(const float *x, int8_t *q, float *scale) {
+/* 32 activations, with `added` to the bits of each; the sum of the quantised values. */
+INLINE int quantise(const float *x, int8_t *q, float *scale, int added) {
   float most = 0;
   for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
   const float inverse = most > 0 ? 127 / most : 0;
@@ -37,7 +37,7 @@ INLINE int quantise(const float *x, int8_t *q, float *scale) {
   for (int i = 0; i < 32; i++) {
     const int value = (int)__builtin_rintf(x[i] * inverse);
     sum += value;
-    q[i] = (int8_t)(value ^ ADDED);
+    q[i] = (int8_t)(value ^ added);
   }
   *scale = most / 127;
   return sum;
@@ -46,7 +46,7 @@ INLINE int quantise(const float *x, int8_t *q, float *scale) {
 /* One token's activations into its place in a tile. */
 static void quantise_tile(const float *x, int64_t blocks, tile_block *tile, int place) {
   for (int64_t b = 0; b < blocks; b++, x += 32, tile++) {
-    const int sum = quantise(x, tile->q[place], &tile->scale[place]);
+    const int sum = quantise(x, tile->q[place], &tile->scale[place], ADDED);
     tile->sum[place] = tile->scale[place] * (float)sum;
   }
 }
@@ -55,10 +55,10 @@ static void quantise_token(const float *x, int64_t blocks, token_block *to) {
   for (int64_t at = 0; at < blocks; at += 8, to++) {
     if (blocks - at < 8) memset(to, 0, sizeof *to);
     for (int64_t b = 0; b < 8 && at + b < blocks; b++, x += 32) {
-      const int sum = quantise(x, to->q + 32 * b, &to->scale[b]);
+      const int sum = quantise(x, to->q + 32 * b, &to->scale[b], 0);
       to->sum[b] = to->scale[b] * (float)sum;
       int first = 0;
-      for (int i = 0; i < 16; i++) first += (int8_t)(to->q[32 * b + i] ^ ADDED);
+      for (int i = 0; i < 16; i++) first += to->q[32 * b + i];
       memset(to->start[2 * b], 0, 2 * sizeof to->start[0]);
       to->start[2 * b][0] = -32 * first;
       to->start[2 * b + 1][0] = -32 * (sum - first);
@@ -77,11 +77,26 @@ typedef struct {
 #endif
 } panel_block; /* 32 weights of ROWS rows */
 
+#ifdef UNSIGNED_ACTIVATIONS
+/* -128 times the sum of each row's four weights of a group, four groups together. */
+INLINE void fill_bias(panel_block *block) {
+  for (int h = 0; h < 2; h++) {
+    ints sum = {0};
+    for (int g = 4 * h; g < 4 * h + 4; g++) {
+      const wide w = (wide)load_ints(block->w[g]);
+      const wide pairs = OF_WIDE(maddubs_epi16)(OF_WIDE(set1_epi8)(1), w);
+      sum += (ints)OF_WIDE(madd_epi16)(pairs, OF_WIDE(set1_epi16)(-128));
+    }
+    memcpy(block->bias[h], &sum, sizeof sum);
+  }
+}
+#endif
+
 INLINE void build_panel(int type, const uint8_t *weights, size_t stride, int rows, int64_t first, int blocks,
                         panel_block *panel) {
   if (rows < ROWS) memset(panel, 0, (size_t)blocks * sizeof *panel);
-  for (int r = 0; r < rows; r++)
-    for (int b = 0; b < blocks; b += 8) {
+  for (int b = 0; b < blocks; b += 8)
+    for (int r = 0; r < rows; r++) {
       unpacked u;
       const int n = blocks - b < 8 ? blocks - b : 8;
       unpack(type, weights + (size_t)r * stride + row_bytes(type, first + b), n, &u);
@@ -93,16 +108,20 @@ INLINE void build_panel(int type, const uint8_t *weights, size_t stride, int row
         to->scale[0][r] = type == Q6_K ? u.scale[2 * j] : u.scale[j];
         if (type == Q6_K) to->scale[1][r] = u.scale[2 * j + 1];
         if (has_min(type)) to->min[r] = u.min[j];
-#ifdef UNSIGNED_ACTIVATIONS
-        for (int h = 0; h < 2; h++) {
-          int sum = 0;
-          for (int i = 0; i < 16; i++) sum += u.q[32 * j + 16 * h + i];
-          to->bias[h][r] = -128 * sum;
-        }
-#endif
       }
     }
+#ifdef UNSIGNED_ACTIVATIONS
+  for (int b = 0; b < blocks; b++) fill_bias(panel + b);
+#endif
 }
+
+/* Without an instruction for sums of four products: pairs of products are added in 16 bits, for as many groups of four
+columns as cannot overflow there. A weight of eight bits would overflow at once: half of it and its last bit are
+multiplied apart. */
+#if defined(UNSIGNED_ACTIVATIONS) && !defined(DPBUSD)
+#define PAIRS 1
+INLINE int groups_in_16_bits(int type) { return type == Q4_0 || type == Q4_1 || type == Q5_0 || type == Q4_K ? 4 : 2; }
+#endif
 
 /* sums[t][v] += four columns of a panel times those of token t, for both halves of a block. */
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -113,11 +132,39 @@ INLINE void build_panel(int type, const uint8_t *weights, size_t stride, int row
   }
 #endif
 
-INLINE void dot_half(const panel_block *block, const tile_block *tile, int h, ints sums[TILE][VECTORS]) {
+INLINE void dot_half(int type, const panel_block *block, const tile_block *tile, int h, ints sums[TILE][VECTORS]) {
+  (void)type;
 #if defined(__ARM_FEATURE_DOTPROD)
   int8x16_t a[TILE];
   for (int t = 0; t < TILE; t++) a[t] = vld1q_s8(tile->q[t] + 16 * h);
   GROUP(0) GROUP(1) GROUP(2) GROUP(3)
+#elif defined(PAIRS)
+  const wide ones = OF_WIDE(set1_epi16)(1), twos = OF_WIDE(set1_epi16)(2);
+  const int together = groups_in_16_bits(type);
+#pragma GCC unroll 2
+  for (int first = 4 * h; first < 4 * h + 4; first += together) {
+    wide pairs[TILE] = {0};
+#pragma GCC unroll 4
+    for (int g = first; g < first + together; g++) {
+      wide w = (wide)load_ints(block->w[g]), last;
+      if (type == Q8_0) {
+        last = (wide)((ints)w & 0x01010101);
+        w = OF_WIDE(sub_epi8)((wide)(((ints)w >> 1 & 0x7f7f7f7f) ^ 0x40404040), OF_WIDE(set1_epi8)(0x40));
+      }
+#pragma GCC unroll 8
+      for (int t = 0; t < TILE; t++) {
+        int32_t four;
+        memcpy(&four, tile->q[t] + 4 * g, 4);
+        const wide a = BROADCAST(four), products = OF_WIDE(maddubs_epi16)(a, w);
+        if (type == Q8_0) {
+          sums[t][0] += (ints)OF_WIDE(madd_epi16)(products, twos);
+          pairs[t] = OF_WIDE(add_epi16)(pairs[t], OF_WIDE(maddubs_epi16)(a, last));
+        } else
+          pairs[t] = OF_WIDE(add_epi16)(pairs[t], products);
+      }
+    }
+    for (int t = 0; t < TILE; t++) sums[t][0] += (ints)OF_WIDE(madd_epi16)(pairs[t], ones);
+  }
 #else
   for (int g = 4 * h; g < 4 * h + 4; g++)
     for (int v = 0; v < VECTORS; v++) {
@@ -158,12 +205,12 @@ INLINE void multiply_tile(int type, const panel_block *panel, const tile_block *
   for (const panel_block *end = panel + blocks; panel < end; panel++, tile++) {
     ints sums[TILE][VECTORS];
     start(panel, 0, type != Q6_K, sums);
-    dot_half(panel, tile, 0, sums);
+    dot_half(type, panel, tile, 0, sums);
     if (type == Q6_K) {
       add_scaled(panel, tile, 0, sums, total);
       start(panel, 1, false, sums);
     }
-    dot_half(panel, tile, 1, sums);
+    dot_half(type, panel, tile, 1, sums);
     add_scaled(panel, tile, type == Q6_K, sums, total);
     if (has_min(type))
       for (int v = 0; v < VECTORS; v++) {
@@ -211,11 +258,15 @@ INLINE void many(int type, const product *p, int64_t first, int64_t last) {
 
 /* ---- few tokens: row by row, weights stay in registers ---- */
 
-/* `dot4`: four sums of four products; `sum4`: of the four floats of a register. */
+/* `dot_part`: sums of four products of a part of 32 weights, which are signed in Q8_0 alone; `sum4`: of the four floats of
+a register. */
 #if defined(__ARM_FEATURE_DOTPROD)
-INLINE four_ints dot4(four_ints sum, bytes w, bytes a) {
-  return (four_ints)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)a);
+INLINE part_ints dot_part(int type, part_ints sum, part w, part a) {
+  (void)type;
+  return (part_ints)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)a);
 }
+INLINE part_floats twice(float a, float b) { (void)b; return (part_floats){0} + a; }
+INLINE four_floats four_of(part_floats v) { return v; }
 INLINE float sum4(four_floats v) { return vaddvq_f32((float32x4_t)v); }
 INLINE four_floats four_halves(const uint8_t *p, int stride) {
   uint16x4_t all = vdup_n_u16(0);
@@ -226,13 +277,23 @@ INLINE four_floats four_halves(const uint8_t *p, int stride) {
   return (four_floats)vcvt_f32_f16((float16x4_t)all);
 }
 #else
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-#define DPBUSD4 _mm_dpbusd_epi32
+INLINE part_ints dot_part(int type, part_ints sum, part w, part a) {
+  __m256i of = (__m256i)w, by = (__m256i)a;
+  if (type == Q8_0) { /* the sign of a weight goes to its activation */
+    by = _mm256_sign_epi8(by, of);
+    of = _mm256_abs_epi8(of);
+  }
+#if defined(PAIRS)
+  return sum + (part_ints)_mm256_madd_epi16(_mm256_maddubs_epi16(of, by), _mm256_set1_epi16(1));
+#elif defined(__AVX512VNNI__) && defined(__AVX512VL__)
+  return (part_ints)_mm256_dpbusd_epi32((__m256i)sum, of, by);
 #else
-#define DPBUSD4 _mm_dpbusd_avx_epi32
+  return (part_ints)_mm256_dpbusd_avx_epi32((__m256i)sum, of, by);
 #endif
-INLINE four_ints dot4(four_ints sum, bytes w, bytes a) {
-  return (four_ints)DPBUSD4((__m128i)sum, (__m128i)a, (__m128i)w);
+}
+INLINE part_floats twice(float a, float b) { return (part_floats){a, a, a, a, b, b, b, b}; }
+INLINE four_floats four_of(part_floats v) {
+  return (four_floats)(_mm256_castps256_ps128((__m256)v) + _mm256_extractf128_ps((__m256)v, 1));
 }
 INLINE float sum4(four_floats v) { return v[0] + v[1] + v[2] + v[3]; }
 INLINE four_floats four_halves(const uint8_t *p, int stride) {
@@ -268,7 +329,7 @@ INLINE void eight_scales(int type, const uint8_t *p, four_floats scale[4], four_
 }
 
 INLINE void few_blocks(int type, int tokens, const uint8_t *p, const token_block *a, int64_t apart,
-                       four_floats *total) {
+                       part_floats *total, four_floats *offset) {
   four_floats scale[4], min[2], factor[FEW][4];
   eight_scales(type, p, scale, min);
   for (int t = 0; t < tokens; t++) {
@@ -280,31 +341,25 @@ INLINE void few_blocks(int type, int tokens, const uint8_t *p, const token_block
         factor[t][2 * i + 1] = scale[2 * i + 1] * (four_floats){by[2], by[2], by[3], by[3]};
       } else
         factor[t][i] = scale[i] * by;
-      if (type != Q6_K && type != Q8_0) total[t] += min[i] * load_four(of->sum + 4 * i);
+      if (type != Q6_K && type != Q8_0) offset[t] += min[i] * load_four(of->sum + 4 * i);
     }
   }
 #pragma GCC unroll 8
   for (int b = 0; b < 8; b++) {
-    const bytes one = weights_of(type, p, b, 0), two = weights_of(type, p, b, 1);
-    four_ints none[2] = {0};
-#ifdef UNSIGNED_ACTIVATIONS
-    none[0] = -dot4((four_ints){0}, one, (bytes){0} + 128);
-    none[1] = -dot4((four_ints){0}, two, (bytes){0} + 128);
-#endif
+    part w[PARTS];
+    for (int i = 0; i < PARTS; i++) w[i] = part_of(type, p, b, i);
 #pragma GCC unroll 4
     for (int t = 0; t < tokens; t++) {
-      const uint8_t *q = (const uint8_t *)a[t * apart].q + 32 * b;
-      if (type == Q6_K) {
-        const token_block *of = a + t * apart;
-        const four_ints first = dot4(none[0] + load_words(of->start[2 * b]), one, load_bytes(q));
-        const four_ints second = dot4(none[1] + load_words(of->start[2 * b + 1]), two, load_bytes(q + 16));
-        total[t] += __builtin_convertvector(first, four_floats) * factor[t][b / 2][b % 2 * 2];
-        total[t] += __builtin_convertvector(second, four_floats) * factor[t][b / 2][b % 2 * 2 + 1];
-      } else {
-        const four_ints first = dot4(none[0] + none[1], one, load_bytes(q));
-        const four_ints sum = dot4(first, two, load_bytes(q + 16));
-        total[t] += __builtin_convertvector(sum, four_floats) * factor[t][b / 4][b % 4];
+      const token_block *of = a + t * apart;
+      part_ints sum = {0};
+      for (int i = 0; i < PARTS; i++) {
+        if (type == Q6_K) sum = load_part_ints(&of->start[2 * b + i][0]);
+        sum = dot_part(type, sum, w[i], load_part((const uint8_t *)of->q + 32 * b + i * (int)sizeof(part)));
+        const four_floats by = factor[t][b / 2];
+        if (type == Q6_K)
+          total[t] += __builtin_convertvector(sum, part_floats) * twice(by[b % 2 * 2 + i], by[b % 2 * 2 + 1]);
       }
+      if (type != Q6_K) total[t] += __builtin_convertvector(sum, part_floats) * factor[t][b / 4][b % 4];
     }
   }
 }
@@ -315,19 +370,21 @@ INLINE void few_rows(int type, int tokens, const product *p, int64_t first, int6
   for (int64_t row = first; row < last; row++) {
     const uint8_t *w = p->weights + (size_t)row * p->stride;
     const token_block *a = p->activations;
-    four_floats total[FEW];
+    part_floats total[FEW];
+    four_floats offset[FEW];
     memset(total, 0, sizeof total);
+    memset(offset, 0, sizeof offset);
     int64_t left = p->blocks;
     for (; left >= 8; left -= 8, w += eight, a++) {
       for (size_t i = 0; i < eight; i += 64) __builtin_prefetch(w + AHEAD + i);
-      few_blocks(type, tokens, w, a, apart, total);
+      few_blocks(type, tokens, w, a, apart, total, offset);
     }
     if (!is_k(type) && left) {
       uint8_t rest[8 * 34] = {0};
       memcpy(rest, w, (size_t)left * (size_t)bytes_of(type));
-      few_blocks(type, tokens, rest, a, apart, total);
+      few_blocks(type, tokens, rest, a, apart, total, offset);
     }
-    for (int t = 0; t < tokens; t++) p->out[t * p->out_stride + row] = sum4(total[t]);
+    for (int t = 0; t < tokens; t++) p->out[t * p->out_stride + row] = sum4(four_of(total[t]) + offset[t]);
   }
 }
 

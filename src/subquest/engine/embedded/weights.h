@@ -42,25 +42,38 @@ __attribute__((constructor)) static void fill_table(void) {
 /* What is taken from the stored weights. */
 INLINE int offset_of(int type) { return type == Q4_0 ? 8 : type == Q5_0 ? 16 : type == Q6_K ? 32 : 0; }
 
-/* Half `h` of the 32 weights of block `b`, of the up to eight blocks that begin at `p`; the offset is still in them. */
-INLINE bytes weights_of(int type, const uint8_t *p, int b, int h) {
+/* Part `i` of the 32 weights of block `b`, of the eight blocks of a K type that begin at `p`. */
+INLINE part k_part_of(int type, const uint8_t *p, int b, int i) {
+  const int at = i * (int)sizeof(part);
   if (type == Q4_K || type == Q5_K) {
-    const bytes packed = load_bytes(p + (type == Q4_K ? 16 : 48) + 32 * (b / 2) + 16 * h);
-    const bytes low = b % 2 ? packed >> 4 : packed & 15;
+    const part packed = load_part(p + (type == Q4_K ? 16 : 48) + 32 * (b / 2) + at);
+    const part low = b % 2 ? packed >> 4 : packed & 15;
     if (type == Q4_K) return low;
-    const bytes high = load_bytes(p + 16 + 16 * h);
+    const part high = load_part(p + 16 + at);
     return low | ((b < 4 ? high << (4 - b) : high >> (b - 4)) & 16);
   }
-  if (type == Q6_K) {
-    const bytes packed = load_bytes(p + 64 * (b / 4) + 32 * (b % 2) + 16 * h);
-    const bytes high = load_bytes(p + 128 + 32 * (b / 4) + 16 * h);
-    return (b % 4 > 1 ? packed >> 4 : packed & 15) | ((b % 4 < 3 ? high << (4 - 2 * (b % 4)) : high >> 2) & 48);
-  }
+  const part packed = load_part(p + 64 * (b / 4) + 32 * (b % 2) + at);
+  const part high = load_part(p + 128 + 32 * (b / 4) + at);
+  return (b % 4 > 1 ? packed >> 4 : packed & 15) | ((b % 4 < 3 ? high << (4 - 2 * (b % 4)) : high >> 2) & 48);
+}
+
+/* Half `h` of block `b` of another type. */
+INLINE bytes half_of(int type, const uint8_t *p, int b, int h) {
   p += b * bytes_of(type) + (has_min(type) ? 4 : 2);
   if (type == Q8_0) return load_bytes(p + 16 * h);
   const bool five = type == Q5_0 || type == Q5_1;
   const bytes packed = load_bytes(p + (five ? 4 : 0)), low = h ? packed >> 4 : packed & 15;
   return five ? low | (bytes)(longs){FIFTH_BIT[p[2 * h]], FIFTH_BIT[p[2 * h + 1]]} : low;
+}
+
+/* Part `i` of block `b`, of the up to eight blocks that begin at `p`; the offset is still in the weights. */
+INLINE part part_of(int type, const uint8_t *p, int b, int i) {
+  if (is_k(type)) return k_part_of(type, p, b, i);
+#if PARTS == 2
+  return half_of(type, p, b, i);
+#else
+  return (part)_mm256_set_m128i((__m128i)half_of(type, p, b, 1), (__m128i)half_of(type, p, b, 0));
+#endif
 }
 
 /* Scale and minimum of the eight parts of a Q4_K or Q5_K block: six bits each in twelve bytes. */
@@ -81,9 +94,9 @@ INLINE void unpack(int type, const uint8_t *p, int blocks, unpacked *out) {
 #pragma GCC unroll 8
   for (int b = 0; b < count; b++)
 #pragma GCC unroll 2
-    for (int h = 0; h < 2; h++) {
-      const bytes w = weights_of(type, p, b, h) - (uint8_t)offset_of(type);
-      memcpy(out->q + 32 * b + 16 * h, &w, sizeof w);
+    for (int i = 0; i < PARTS; i++) {
+      const part w = part_of(type, p, b, i) - (uint8_t)offset_of(type);
+      memcpy(out->q + 32 * b + i * (int)sizeof w, &w, sizeof w);
     }
   if (type == Q4_K || type == Q5_K)
     k_scales(p, out);
