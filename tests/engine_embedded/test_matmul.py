@@ -23,9 +23,7 @@ from subquest.models import smollm2_path
 pytestmark = pytest.mark.embedded
 
 HERE = [library for library in MATMUL if library.feature in cpu_features()]
-needs_instructions = pytest.mark.skipif(
-    not HERE, reason="this CPU has none of the instructions that the kernel uses"
-)
+needs_instructions = pytest.mark.skipif(not HERE, reason="this CPU has none of the instructions that the kernel uses")
 TYPES = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
 SCALES = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}
 """Where a block of 256 weights holds its 16-bit floats."""

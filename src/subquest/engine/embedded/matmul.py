@@ -1,8 +1,9 @@
 """Our kernel for products with quantised weights and for attention, put into the llama.cpp of the wheel.
 
 The wheel's llama.cpp is compiled for any machine of its architecture and leaves the instructions of newer CPUs unused.
-`matmul.c` uses them, and llama.cpp calls it in place of its own kernel. Without it (a CPU without AVX2 or the dot products
-of ARMv8.2, no library in the wheel and no compiler, SUBQUEST_CPU_KERNEL=off) everything runs as before, slower.
+`matmul.c` uses them, and llama.cpp calls it in place of its own kernel. Without it everything runs as before, slower:
+on a CPU that has neither AVX2 nor the dot products of ARMv8.2, where neither the wheel nor a compiler brings the
+library, and with SUBQUEST_CPU_KERNEL=off.
 """
 
 from __future__ import annotations
