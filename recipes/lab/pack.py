@@ -1,6 +1,6 @@
 """Everything that a training needs on a lent GPU, in parts that can be carried there.
 
-python recipes/lab/pack.py runs/lab --model qwen-1.5b --carry runs/qwen-1.5b-sft.xz
+python recipes/lab/pack.py runs/lab --model qwen-1.5b --carry runs/ordinary.sq
 
 The machine has a GPU, Python and torch, and no network (README.md beside this file). There `cat part-* | tar x` gives
 the models and `kit.tar.gz`, which holds `subquest/`, laid out like a checkout, and `shared/data/` beside it. With

@@ -1,19 +1,33 @@
 #!/bin/bash
-# Fine-tuning, then PECO, then answers to the ordinary documents, in SECONDS on a GPU that is lent for so long.
+# Gold traces, fine-tuning, PECO, and answers to the ordinary documents, in SECONDS on a GPU that is lent for so long.
 #
 #     bash recipes/lab/train.sh SIZE SECONDS [START]
 #
 # SIZE is 1.5b or 0.5b, and both may run at once; START is the adapter to begin PECO with, in place of fine-tuning. Run it
-# in the unpacked `subquest/` (README.md). What is worth keeping goes to back/, in pieces of 15 MB. SET has further words for both
-# trainings, as --set pairs.
+# in the unpacked `subquest/` (README.md). What is worth keeping goes to back/, in pieces of 15 MB. SET has further words
+# for both trainings, as --set pairs.
 set -u
 size=$1 seconds=$2 start=${3:-} name=qwen-$1
 . recipes/lab/common.sh
 reserve=${RESERVE:-130}  # seconds for what comes after PECO
 model=${MODEL:-torch:$name}
 office=../shared/data/ordinary/dev/questions.jsonl
+passages=${PASSAGES:-../shared/data/train/hotpotqa_train_corpus.jsonl.gz}
+traces=runs/qwen-sft.xz  # both sizes read the same tokens
 
 minutes() { awk "BEGIN { m = ($(left) - $1) / 60; print (m > 0.2 ? m : 0.2) }"; }
+
+# What a model has to write first, and the gold traces. What was carried here is not made again; of two sizes one makes
+# it, and the other waits.
+prepare() {
+    (
+        flock 9
+        [ -d runs/asked/train ] || $python -m subquest data questions "$passages" --out runs/asked \
+            --model "${WRITER:-torch:qwen-1.5b}" --count "${ASKED:-4000}" --minutes 4 > logs/asked.log 2>&1
+        [ -n "$start" ] || [ -e $traces ] || $python -m subquest train "recipes/$name/sft.toml" --prepare runs/new.xz ${SET:-} \
+            > logs/traces.log 2>&1 && mv runs/new.xz $traces
+    ) 9> runs/prepare.lock
+}
 
 # A training, again with smaller micro-batches where the GPU has no room for it: what it has done is kept.
 train() {  # RECIPE RUN SECONDS-FOR-THE-REST WORDS...
@@ -43,8 +57,10 @@ results() {
     keep "logs/results-$1.tar.xz"
 }
 
+mkdir -p runs
+prepare
 if [ -z "$start" ]; then
-    train "recipes/$name/sft.toml" "$name-sft" "${PECO:-900}" --set "traces=[\"runs/$name-sft.xz\"]"
+    train "recipes/$name/sft.toml" "$name-sft" "${PECO:-900}" --set "traces=[\"$traces\"]"
     start=runs/$name-sft/last
     adapter "$name-sft" last
     results "$size-sft"

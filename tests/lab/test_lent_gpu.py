@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from subquest.cli import main
+from subquest.models import smollm2_path
 
 from ..test_benchmark_peers import peer_in
 
@@ -21,7 +22,6 @@ PLAN = re.findall(r'plan=\$\{PLAN:-"\n(.*?)"\}', (ROOT / "recipes/lab/speed.sh")
 TINY = {
     "model.path": "random:qwen2",
     "prompts": "compact",
-    "traces": "[]",
     "data": '[{questions="world:seed=1,articles=160,questions=24,unanswerable=0.2"}]',
     "dev": '[{questions="world:seed=2,articles=160,questions=4,unanswerable=0.2"}]',
     "evaluate_questions": "4",
@@ -40,12 +40,22 @@ def test_the_schedule_trains_twice_and_hands_its_results_over(tmp_path: Path) ->
         (tmp_path / name).symlink_to(ROOT / name)
     words = " ".join(f"--set {key}={value}" for key, value in TINY.items())
     settings = {"SET": words, "PYTHON": sys.executable, "MODEL": "embedded", "RESERVE": "20", "PECO": "60"}
+    text = "Kelm is a port with a lighthouse that Ada Brandt built in 1831 for ninety pounds. " * 3
+    (tmp_path / "corpus.jsonl").write_text(json.dumps({"id": "1", "title": "Kelm", "text": text}))
+    settings |= {
+        "WRITER": "embedded",
+        "PASSAGES": "corpus.jsonl",
+        "ASKED": "1",
+        "SUBQUEST_CACHE": str(smollm2_path().parents[1]),
+    }
     schedule = ["bash", "recipes/lab/train.sh", "1.5b", "160"]
     subprocess.run(schedule, cwd=tmp_path, env=os.environ | settings, check=True, timeout=300)
     for run in ("sft", "peco"):
         assert (tmp_path / f"runs/qwen-1.5b-{run}/last/adapter_model.safetensors").is_file()
-    recipe = (tmp_path / "runs/qwen-1.5b-peco/recipe.json").read_text()
-    assert '"adapter":"runs/qwen-1.5b-sft/last"' in recipe.replace(" ", "")
+    assert (tmp_path / "runs/asked/passages.jsonl").read_text(), (tmp_path / "logs/asked.log").read_text()
+    sft, peco = (json.loads((tmp_path / f"runs/qwen-1.5b-{run}/recipe.json").read_text()) for run in ("sft", "peco"))
+    assert sft["traces"] == ["runs/qwen-sft.xz"]
+    assert peco["model"]["adapter"] == "runs/qwen-1.5b-sft/last"
     home = tmp_path / "home"
     home.mkdir()
     subprocess.run(["bash", "recipes/lab/wait.sh", "1", str(home)], cwd=tmp_path, check=True)

@@ -1,0 +1,21 @@
+#!/bin/bash
+# What recipes/qwen-1.5b/ and recipes/qwen-0.5b/ learn from and are measured on, as far as it needs no GPU, in runs/.
+#
+#     bash recipes/lab/data.sh
+#
+# The papers of organisations and the questions about them, from what a model wrote once, and an index of
+# `ordinary/dev`. What is there is kept. ORGANISATIONS is another number of them.
+set -eu
+run="${PYTHON:-.venv/bin/python} -m subquest"
+recipes=recipes/qwen-1.5b papers=runs/organisations asked=runs/asked-office
+
+unpack() {  # FROM TO
+    [ -e "$2" ] && return
+    mkdir -p "$(dirname "$2")" && xz -dc "$1" > "$2.tmp" && mv "$2.tmp" "$2"
+}
+
+unpack $recipes/organisations.jsonl.xz $papers/organisations.jsonl
+[ -d $papers/dev ] || $run data organisations $papers --count "${ORGANISATIONS:-140}"
+unpack $recipes/asked-office.jsonl.xz $asked/passages.jsonl
+[ -d $asked/train ] || $run data questions $papers/train/docs --out $asked --count 4000
+[ -d runs/ordinary.sq ] || $run index build ../shared/data/ordinary/dev/docs --out runs/ordinary.sq --encoder minilm
