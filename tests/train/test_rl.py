@@ -118,13 +118,13 @@ def finish(t: RLTrainer) -> dict[int, dict[str, float]]:
 @pytest.mark.slow
 def test_it_learns(tmp_path: Path) -> None:
     recipe = replace(
-        RECIPE, optimiser=replace(RECIPE.optimiser, steps=10), rollout=replace(RECIPE.rollout, questions=8)
+        RECIPE, optimiser=replace(RECIPE.optimiser, steps=16), rollout=replace(RECIPE.rollout, questions=8)
     )
     curves = finish(trainer(tmp_path, recipe))
-    assert sorted(curves) == list(range(11))
-    first, last = (sum(curves[s]["reward"] for s in steps) / 3 for steps in ((1, 2, 3), (8, 9, 10)))
+    assert sorted(curves) == list(range(17))
+    first, last = (sum(curves[s]["reward"] for s in steps) / 3 for steps in ((1, 2, 3), (14, 15, 16)))
     assert last > 2 * first
-    assert curves[10]["kl"] > 0
+    assert curves[16]["kl"] > 0
     assert {"seconds_rollout", "seconds_update", "em", "length_planner", "reward/lowercase", "gradient_norm"} <= curves[
         1
     ].keys()
