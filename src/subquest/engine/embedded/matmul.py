@@ -3,7 +3,7 @@
 The wheel's llama.cpp is compiled for any machine of its architecture and leaves the instructions of newer CPUs unused.
 `matmul.c` uses them, and llama.cpp calls it in place of its own kernel. Without it everything runs as before, slower:
 on a CPU that has neither AVX2 nor the dot products of ARMv8.2, where neither the wheel nor a compiler brings the
-library, and with SUBQUEST_CPU_KERNEL=off.
+library, and with SUBQUEST_CPU_KERNEL=off. The same variable can name the instructions to use (`avx2`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .llama_cpp import Library, open_library
 
 SWITCH = "SUBQUEST_CPU_KERNEL"
 UNTRIED = ("avx_vnni",)
-"""Instructions that have been compiled for, but not run yet: used only with SUBQUEST_CPU_KERNEL=on."""
+"""Instructions that have been compiled for, but not run yet: used only where SUBQUEST_CPU_KERNEL names them."""
 WEIGHT_KINDS = {2, 3, 6, 7, 8, 12, 13, 14}
 """Types of weights that it multiplies, by ggml's numbers: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K."""
 
@@ -68,9 +68,10 @@ def switched_off() -> bool:
 
 
 def _for_this_cpu() -> CLibrary | None:
-    """The fastest that this CPU can run."""
-    features = cpu_features().difference(UNTRIED if os.environ.get(SWITCH) != "on" else ())
-    return next((library for library in MATMUL if library.feature in features), None)
+    """The fastest that this CPU can run, or the one that was asked for."""
+    here = [library for library in MATMUL if library.feature in cpu_features()]
+    asked = [library for library in here if library.feature == os.environ.get(SWITCH)]
+    return next(iter(asked or [library for library in here if library.feature not in UNTRIED]), None)
 
 
 def status() -> tuple[bool, str, str]:
