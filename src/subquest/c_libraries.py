@@ -32,6 +32,10 @@ class CLibrary(NamedTuple):
     """The architecture that it is for; any if empty."""
     feature: str = ""
     """What the CPU must have, as the kernel calls it in /proc/cpuinfo."""
+    target: tuple[str, ...] = ()
+    """The flags that allow its instructions, for gcc and clang."""
+    zig_target: tuple[str, ...] = ()
+    """The same for zig, which names CPUs in its own way."""
 
     @property
     def shipped(self) -> Path:
@@ -43,7 +47,7 @@ class CLibrary(NamedTuple):
         source = PACKAGE / self.source
         key = (
             b"".join(path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h"))))
-            + repr((COMMON, self.flags, sorted(cpu_features()), sysconfig.get_platform())).encode()
+            + repr((COMMON, self.flags, self.target, sorted(cpu_features()), sysconfig.get_platform())).encode()
         )
         base = Path(os.environ.get("SUBQUEST_CACHE") or Path.home() / ".cache" / "subquest")
         return base / "kernel" / f"{self.name}-{hashlib.sha256(key).hexdigest()[:20]}.so"
@@ -52,28 +56,29 @@ class CLibrary(NamedTuple):
         """The file to load, compiled first (with `more` flags) if needed, and the empty string or why there is none."""
         if self.shipped.exists():
             return self.shipped, ""
-        target = self.cached
+        file = self.cached
         try:
-            return target, "" if target.exists() else self.compile(target, *more)
+            return file, "" if file.exists() else self.compile(file, *more)
         except OSError as error:
-            return target, str(error)
+            return file, str(error)
 
-    def compile(self, target: Path, *more: str) -> str:
-        """Compile it; returns the empty string, or why it failed. The target appears whole or not at all."""
-        target.parent.mkdir(parents=True, exist_ok=True)
+    def compile(self, file: Path, *more: str) -> str:
+        """Compile it; returns the empty string, or why it failed. The file appears whole or not at all."""
+        file.parent.mkdir(parents=True, exist_ok=True)
         commands = compilers()
         reasons = [] if commands else ["no C compiler was found (cc, gcc, clang or the package ziglang)"]
         for command in commands:
-            with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            with tempfile.TemporaryDirectory(dir=file.parent) as folder:
                 out = Path(folder) / "library.so"
-                arguments = [*COMMON, *self.flags, *more, "-o", str(out), str(PACKAGE / self.source)]
+                target = self.zig_target if "ziglang" in command else self.target
+                arguments = [*COMMON, *target, *self.flags, *more, "-o", str(out), str(PACKAGE / self.source)]
                 try:
                     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300)
                 except (OSError, subprocess.TimeoutExpired) as error:
                     reasons.append(f"{command[0]}: {error}")
                     continue
                 if done.returncode == 0 and out.exists():
-                    os.replace(out, target)
+                    os.replace(out, file)
                     return ""
                 reasons.append(f"{' '.join(command)}: {done.stderr.strip()[-300:]}")
         return "; ".join(reasons)
@@ -82,29 +87,19 @@ class CLibrary(NamedTuple):
 SEARCH = CLibrary("retrieval/kernel.c", "kernel", ("-ffp-contract=off", "-pthread"))
 """Reads and writes the lexical segments of an index."""
 
-_PRODUCTS = ("-fno-math-errno", "-fno-trapping-math", "-ldl")
+
+def _products(name: str, cpu: str, feature: str, target: tuple[str, ...], zig: str) -> CLibrary:
+    flags = ("-fno-math-errno", "-fno-trapping-math", "-ldl")
+    return CLibrary("engine/embedded/matmul.c", f"matmul_{name}", flags, cpu, feature, target, (f"-mcpu={zig}",))
+
+
+_AVX512 = ("-march=x86-64-v4", "-mprefer-vector-width=512")
 MATMUL = (
-    CLibrary(
-        "engine/embedded/matmul.c", "matmul_dotprod", (*_PRODUCTS, "-march=armv8.2-a+dotprod"), "aarch64", "asimddp"
-    ),
-    CLibrary(
-        "engine/embedded/matmul.c",
-        "matmul_avx512",
-        (*_PRODUCTS, "-march=x86-64-v4", "-mavx512vnni", "-mprefer-vector-width=512"),
-        "x86_64",
-        "avx512_vnni",
-    ),
-    CLibrary(
-        "engine/embedded/matmul.c", "matmul_avx", (*_PRODUCTS, "-march=x86-64-v3", "-mavxvnni"), "x86_64", "avx_vnni"
-    ),
-    CLibrary(
-        "engine/embedded/matmul.c",
-        "matmul_avx512bw",
-        (*_PRODUCTS, "-march=x86-64-v4", "-mprefer-vector-width=512"),
-        "x86_64",
-        "avx512bw",
-    ),
-    CLibrary("engine/embedded/matmul.c", "matmul_avx2", (*_PRODUCTS, "-march=x86-64-v3"), "x86_64", "avx2"),
+    _products("dotprod", "aarch64", "asimddp", ("-march=armv8.2-a+dotprod",), "generic+dotprod"),
+    _products("avx512", "x86_64", "avx512_vnni", (*_AVX512, "-mavx512vnni"), "x86_64_v4+avx512vnni"),
+    _products("avx", "x86_64", "avx_vnni", ("-march=x86-64-v3", "-mavxvnni"), "x86_64_v3+avxvnni"),
+    _products("avx512bw", "x86_64", "avx512bw", _AVX512, "x86_64_v4"),
+    _products("avx2", "x86_64", "avx2", ("-march=x86-64-v3",), "x86_64_v3"),
 )
 """Products of quantised weights for the embedded model, for each kind of CPU; the fastest come first."""
 

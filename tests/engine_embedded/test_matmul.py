@@ -1,6 +1,7 @@
 """Our kernel computes what llama.cpp's own computes, several times as fast; without it everything runs as before."""
 
 import ctypes
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -241,6 +242,20 @@ def test_without_a_compiler_llama_cpp_uses_its_own(monkeypatch: pytest.MonkeyPat
 def test_a_compiler_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(c_libraries, "compilers", lambda: [["/bin/false"]])
     assert "/bin/false" in str(matmul.install(open_library("xllamacpp")))
+
+
+def test_zig_is_told_the_cpu_in_its_own_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It knows none of the names that gcc and clang have (tried with 0.15 and 0.17)."""
+    script, said = tmp_path / "compiler.py", tmp_path / "said"
+    script.write_text(f"import sys\nprint(*sys.argv[1:], file=open({str(said)!r}, 'a'))\nsys.exit(1)\n")
+    command = [sys.executable, str(script)]
+    monkeypatch.setattr(c_libraries, "compilers", lambda: [[*command, "-m", "ziglang", "cc"], command])
+    for library in MATMUL:
+        assert str(script) in library.compile(tmp_path / "library.so")
+        zig, gcc = said.read_text().splitlines()
+        said.unlink()
+        assert ("-mcpu=" in zig, "-march=" in zig) == (True, False)
+        assert ("-mcpu=" in gcc, "-march=" in gcc) == (False, True)
 
 
 def test_a_cpu_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:

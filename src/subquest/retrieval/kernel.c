@@ -695,7 +695,20 @@ static void dots_plain(const uint16_t *rows, uint32_t count, uint32_t width, con
 }
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
+
+enum { PLAIN, AVX2, AVX512 };
+static int vectors; /* the widest that the CPU has and the system keeps; zig links no __builtin_cpu_supports */
+
+__attribute__((constructor)) static void find_vectors(void) {
+    uint32_t a, b, c, d, kept, high;
+    const uint32_t wanted = bit_OSXSAVE | bit_FMA | bit_F16C;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & wanted) != wanted || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+    __asm__("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
+    if ((b & bit_AVX2) && (kept & 0x06) == 0x06) vectors = AVX2;
+    if ((b & bit_AVX512F) && (kept & 0xe6) == 0xe6) vectors = AVX512;
+}
 
 __attribute__((target("avx512f"))) static void dots_avx512(const uint16_t *rows, uint32_t count, uint32_t width,
                                                           const float *query, float *out) {
@@ -736,11 +749,11 @@ __attribute__((target("avx2,fma,f16c"))) static void dots_avx2(const uint16_t *r
 
 static void dots(const uint16_t *rows, uint32_t count, uint32_t width, const float *query, float *out) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) {
+    if (vectors == AVX512) {
         dots_avx512(rows, count, width, query, out);
         return;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+    if (vectors == AVX2) {
         dots_avx2(rows, count, width, query, out);
         return;
     }
