@@ -74,7 +74,7 @@ def measured(folder: Path, plan: str, *words: str, **settings: str) -> tuple[str
     for name in ("src", "recipes", "benchmarks"):
         (folder / name).symlink_to(ROOT / name)
     schedule = ["bash", "recipes/lab/speed.sh", *words]
-    subprocess.run(schedule, cwd=folder, env=os.environ | {"PLAN": plan} | settings, check=True, timeout=120)
+    subprocess.run(schedule, cwd=folder, env=os.environ | {"PLAN": plan} | settings, check=True, timeout=270)
     assert not list((folder / "back").glob("busy-*"))
     joined = folder / "results.tar.xz"
     joined.write_bytes(
@@ -134,10 +134,10 @@ def test_a_schedule_measures_what_it_has_time_for(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_schedule_measures_beside_a_stand_in(tmp_path: Path) -> None:
     size = "--shape tiny --device cpu --questions 1 --rollouts 1 --runs 1"
-    plan = f"one 60 1 rollout {size} --peer vllm --peer-configs v2\ntwo 60 1 fits"
+    plan = f"one 200 1 rollout {size} --peer vllm --peer-configs v2\ntwo 60 1 fits"
     newer = "__import__('os').environ['VLLM_USE_V2_MODEL_RUNNER'] != '1'"
     peers = str(peer_in(tmp_path / "peers", hangs=newer))
-    _, files = measured(tmp_path, plan, "100", "one", PYTHON=sys.executable, PEERS=peers)
+    _, files = measured(tmp_path, plan, "240", "one", PYTHON=sys.executable, PEERS=peers)
     found = json.loads(files["logs/one.json"])
     assert found["figures"]["ours"]["written"] == found["figures"]["vllm"]["vLLM v2, with log-probs"]["written"]
     assert {"logs/one.log", "logs/one/vllm-v2.log"} <= set(files)
