@@ -22,10 +22,14 @@ minutes() { awk "BEGIN { m = ($(left) - $1) / 60; print (m > 0.2 ? m : 0.2) }"; 
 prepare() {
     (
         flock 9
-        [ -d runs/asked/train ] || $python -m subquest data questions "$passages" --out runs/asked \
-            --model "${WRITER:-torch:qwen-1.5b}" --count "${ASKED:-4000}" --minutes 4 > logs/asked.log 2>&1
-        [ -n "$start" ] || [ -e $traces ] || $python -m subquest train "recipes/$name/sft.toml" --prepare runs/new.xz ${SET:-} \
-            > logs/traces.log 2>&1 && mv runs/new.xz $traces
+        if [ ! -d runs/asked/train ]; then
+            $python -m subquest data questions "$passages" --out runs/asked --model "${WRITER:-torch:qwen-1.5b}" \
+                --count "${ASKED:-4000}" --minutes 4 > logs/asked.log 2>&1
+        fi
+        if [ -z "$start" ] && [ ! -e $traces ]; then
+            $python -m subquest train "recipes/$name/sft.toml" --prepare runs/new.xz ${SET:-} > logs/traces.log 2>&1 \
+                && mv runs/new.xz $traces
+        fi
     ) 9> runs/prepare.lock
 }
 
