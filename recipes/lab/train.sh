@@ -5,7 +5,8 @@
 #
 # SIZE is 1.5b or 0.5b, and both may run at once; START is the adapter to begin PECO with, in place of fine-tuning. Run it
 # in the unpacked `subquest/` (README.md). What is worth keeping goes to back/, in pieces of 15 MB. SET has further words
-# for both trainings, as --set pairs.
+# for both trainings, as --set pairs; TRACES are the files of prepared traces, if there are several; MICRO are the sizes of
+# micro-batches to try, in tokens. For two trainings on one GPU of 140 GB begin with 12288.
 set -u
 size=$1 seconds=$2 start=${3:-} name=qwen-$1
 . recipes/lab/common.sh
@@ -13,7 +14,7 @@ reserve=${RESERVE:-130}  # seconds for what comes after PECO
 model=${MODEL:-torch:$name}
 office=../shared/data/ordinary/dev/questions.jsonl
 passages=${PASSAGES:-../shared/data/train/hotpotqa_train_corpus.jsonl.gz}
-traces=runs/qwen-sft.xz  # both sizes read the same tokens
+traces=${TRACES:-runs/qwen-sft.xz}  # both sizes read the same tokens
 
 minutes() { awk "BEGIN { m = ($(left) - $1) / 60; print (m > 0.2 ? m : 0.2) }"; }
 
@@ -26,7 +27,7 @@ prepare() {
             $python -m subquest data questions "$passages" --out runs/asked --model "${WRITER:-torch:qwen-1.5b}" \
                 --count "${ASKED:-4000}" --minutes 4 > logs/asked.log 2>&1
         fi
-        if [ -z "$start" ] && [ ! -e $traces ]; then
+        if [ -z "$start" ] && [ ! -e "${traces%% *}" ]; then
             $python -m subquest train "recipes/$name/sft.toml" --prepare runs/new.xz ${SET:-} > logs/traces.log 2>&1 \
                 && mv runs/new.xz $traces
         fi
@@ -37,7 +38,7 @@ prepare() {
 train() {  # RECIPE RUN SECONDS-FOR-THE-REST WORDS...
     local recipe=$1 run=$2 rest=$3 tokens
     shift 3
-    for tokens in 16384 12288 8192 6144; do
+    for tokens in ${MICRO:-16384 12288 8192 6144}; do
         $python -m subquest train "$recipe" --out "runs/$run" --minutes "$(minutes "$rest")" \
             --set optimiser.micro_tokens=$tokens "$@" ${SET:-} >> "logs/$run.log" 2>&1 && return
         tail -n 3 "logs/$run.log" | grep -q "out of GPU memory\|out of memory" || return 1
@@ -64,7 +65,7 @@ results() {
 mkdir -p runs
 prepare
 if [ -z "$start" ]; then
-    train "recipes/$name/sft.toml" "$name-sft" "${PECO:-900}" --set "traces=[\"$traces\"]"
+    train "recipes/$name/sft.toml" "$name-sft" "${PECO:-900}" --set "traces=[\"${traces// /\", \"}\"]"
     start=runs/$name-sft/last
     adapter "$name-sft" last
     results "$size-sft"
