@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,15 +58,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep questions whose passage is not among the first ten of a search",
     )
+    parser.add_argument(
+        "--reword",
+        action="store_true",
+        help="put the single questions otherwise as well, with few words of their passages (besides --count)",
+    )
     add_set_options(parser, count=200, of="questions", dev=0.1)
 
 
 def run(args: argparse.Namespace) -> int:
     from ..data.journal import read_journal
     from ..question_writing.dataset import write_dataset
+    from ..question_writing.rewording import with_reworded
     from ..question_writing.writing import JOURNAL, Written, totals
 
     check_set_options(args)
+    if args.reword and not args.model:
+        raise UsageError("--reword needs a --model that puts the questions otherwise")
     if (args.index or args.source) and not args.model and not (args.out / JOURNAL).exists():
         raise UsageError(f"{args.out} has no questions yet; name a --model that writes some")
     engine = open_writer(args) if args.model else None  # a model that is not there is refused before files are read
@@ -80,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
                 + (f"refused: {reasons}; " if reasons else "")
                 + ("try a larger model, or more --minutes" if args.model else "name a --model that writes some")
             )
+        written = with_reworded(written, args.out)
         made = write_dataset(written, index, args.out, args.count, args.dev)
     kept, refused = totals(written)
     report: dict[str, Any] = {
@@ -141,13 +152,17 @@ def _nothing_left_of_a_refusal(out: Path) -> Iterator[None]:
 
 
 def _write(args: argparse.Namespace, engine: Engine, index: Index) -> list[Written]:
+    from ..question_writing.rewording import Rewriter, reword_questions
     from ..question_writing.writing import Writer, write_questions
 
-    writer = Writer(
+    kind = Rewriter if args.reword else Writer
+    writer = kind(
         engine, index, seed=args.seed, concurrency=args.concurrency, agree=args.agree, unfound=args.keep_unfound
     )
-    with show_count("questions") as progress:
-        work = write_questions(
+    until = time.monotonic() + (seconds_of(args) or math.inf)
+
+    async def work(progress: Callable[[int], None]) -> list[Written]:
+        written = await write_questions(
             writer,
             index,
             args.out,
@@ -157,4 +172,10 @@ def _write(args: argparse.Namespace, engine: Engine, index: Index) -> list[Writt
             seconds=seconds_of(args),
             progress=progress,
         )
-        return finish(work, engine)
+        if isinstance(writer, Rewriter):
+            left = None if until == math.inf else max(0.0, until - time.monotonic())
+            await reword_questions(writer, written, args.out, workers=args.concurrency, seconds=left, progress=progress)
+        return written
+
+    with show_count("questions") as progress:
+        return finish(work(progress), engine)

@@ -26,6 +26,7 @@ VAGUE = "it names nothing of the passage"
 UNNAMED = "it lacks the name that it has to contain"
 COPIED = "it copies a sentence"
 LOST = "a name or a part of what is asked was lost"
+CLOSE = "it still has the words of the passage"
 
 LONGEST_QUESTION = 40
 LONGEST_JOINED = 60
@@ -35,6 +36,8 @@ COPIED_SHARE = 0.75
 """From this share of its words (names aside) in one sentence on, a question is a copy of that sentence."""
 KEPT_SHARE = 0.6
 """Share of the words of a question that a joined one must have."""
+FEW_WORDS = 0.6
+"""Share of its words that a question put otherwise may have from its passage."""
 GIVEN_AWAY = 0.6
 """Share of the words of an answer that a question must not have."""
 SAME_ANSWER = 0.6
@@ -305,3 +308,9 @@ def reworded_flaw(made: str, question: str, subject: str = "") -> str:
     if any(not mentions(made, name) for name in names_in(question)):
         return LOST
     return ADDED if _adds(made, (question, subject)) else ""
+
+
+def shared_words(text: str, passage: Document) -> float:
+    """The share of a text's content words that a passage has; 0 where there are none."""
+    words = set(_terms(text))
+    return len(words & set(_terms(f"{passage.title}\n{passage.text}"))) / len(words) if words else 0.0

@@ -20,6 +20,7 @@ from ..metrics import normalize
 from ..output_file import complete_file
 from ..record import Document, Question
 from ..retrieval.index import Index
+from .rewording import TYPE as REWORDED
 from .writing import Written
 
 WHOLE = 100_000
@@ -39,14 +40,17 @@ class Dataset(NamedTuple):
 
 
 def write_dataset(written: Sequence[Written], index: Index, out: Path, count: int, dev: float) -> Dataset:
-    """Writes the first `count` questions. Those about a share of the passages go to dev; train needs none of these."""
+    """Writes the first `count` questions, and those of them that were put otherwise besides. Those about a share of the
+    passages go to dev; train needs none of these."""
     left_out: Counter[str] = Counter()
     splits: dict[str, list[Question]] = {"dev": [], "train": []}
     seen: set[str] = set()
+    first = 0
     every = round(1 / dev) if dev else 0
     for number, one in enumerate(written):
         for question in one.questions:
-            if len(seen) >= count:
+            own = question.type != REWORDED
+            if first >= count and own:
                 break
             if (key := normalize(question.question)) in seen:
                 left_out[REPEATED] += 1
@@ -54,6 +58,7 @@ def write_dataset(written: Sequence[Written], index: Index, out: Path, count: in
                 left_out[GONE] += 1
             else:
                 seen.add(key)
+                first += own
                 splits["dev" if every and number % every == every - 1 else "train"].append(question)
     held = {id for question in splits["dev"] for id in question.supporting_ids}
     apart = [q for q in splits["train"] if held.isdisjoint(q.supporting_ids)]

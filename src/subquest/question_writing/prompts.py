@@ -115,6 +115,25 @@ DESCRIBE_EXAMPLES = (
     "the firm that Pell Hall hired to repair its clock in 1931",
 )
 
+OTHERWISE = """You put a question as somebody would who has not read the document and knows only what it is about: in \
+everyday words, in a roundabout way. Keep names, codes and numbers exactly as they are. Do not use the words that you \
+are told to avoid; say the same with others. Ask for the same thing. Reply with the question only."""
+OTHERWISE_EXAMPLES = (
+    "Question: In what year was the Kestrel Bridge opened to traffic?\nAvoid: year, opened, traffic",
+    "Since when have people been able to drive over the Kestrel Bridge?",
+    "Question: What is the price of the new engine of the ferry Marlow?\nAvoid: price, engine, ferry",
+    "How much do we have to spend so that the Marlow can sail again with a working motor?",
+    "Question: Who approved the budget for the repair of the roof of Pell Hall?\nAvoid: approved, budget, repair, roof",
+    "Who said yes to the money for making Pell Hall dry from above?",
+    "Question: How many employees attended the fire safety training on 3 March 2021?\n"
+    "Avoid: employees, attended, fire, safety, training",
+    "On 3 March 2021, how many of the staff turned up to learn what to do when something burns?",
+)
+
+
+def otherwise_prompt(question: str, avoid: Iterable[str]) -> str:
+    return f"Question: {question}\nAvoid: {', '.join(avoid) or 'none'}"
+
 
 def write_prompt(passage: Document, asker: str, name: str = "") -> str:
     """A passage to ask about; with a `name` that every question must contain."""

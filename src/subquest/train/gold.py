@@ -185,6 +185,8 @@ class GoldTeacher:
         """By task, the queries sent for it."""
         self.missing = False
         """Whether a fact of an unanswerable question was looked for in vain."""
+        self.hands_on_whole = False
+        """Whether a planner first hands on the whole question, in vain; nobody learns that (`train/detours.py`)."""
 
     def reply(self, view: View) -> str:
         """What a good model would write next; each system's teacher says it."""

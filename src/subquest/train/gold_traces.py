@@ -156,7 +156,9 @@ def _make(part: DataPart, recipe: Recipe, tokenizer: Any, size: int, teacher: En
                 passages, asked = material.documents, (recipe.instruct, system, material.questions)
                 making = run_pipeline(*asked, passages, *tracing, teacher=teacher, **settings)
             else:
-                making = make_traces(system, material.questions, *tracing, **settings)
+                making = make_traces(
+                    system, material.questions, *tracing, detours=part.detours, seed=recipe.seed, **settings
+                )
             made = run_sync(making)
             prompts = TracePrompts(system, settings, made.prompts)
             found.append(traces_of(made.episodes, made.rejected, part.roles, prompts=prompts))

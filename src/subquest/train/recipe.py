@@ -74,6 +74,9 @@ class DataPart(Record):
     unanswerable: Share = 0.0
     """Share of the questions whose supporting passages are taken out of the search: `unknown` is the right answer to
     them. The recipe's `abstain` allows it."""
+    detours: Share = 0.0
+    """SFT: share of the steps whose first search misses its fact, and of the questions of several steps that are first
+    handed on whole, so that what to do then is learnt (`train/detours.py`)."""
 
 
 class RolloutPart(Record):

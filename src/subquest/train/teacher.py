@@ -19,7 +19,8 @@ from ..metrics import exact_match
 from ..record import Episode, Question, Segment, Usage
 from ..retrieval.search import Search
 from ..systems.registry import get
-from .gold import GiveUp, Teacher, Unaided, View, teacher_for
+from .detours import MissingSearch, detour_of, without_mistakes
+from .gold import GiveUp, GoldTeacher, Teacher, Unaided, View, teacher_for
 
 TEMPERATURE = 0.8
 """Of a player's attempts after the first."""
@@ -165,12 +166,16 @@ async def make_traces(
     concurrency: int = 64,
     rewriter: Rewriter | None = None,
     player: Player | None = None,
+    detours: float = 0.0,
+    seed: int = 0,
     **settings: Any,
 ) -> Traces:
     """Gold traces of a system, kept only where search really found the facts and the answer is the gold one.
 
     `rewriter` puts the turns into other words while the system runs. `player` plays some roles itself; of its attempts
     at a question the first is kept whose answer is right, and its sub-answers too where a gold plan tells them.
+    `detours` is the share of the steps and plans that go wrong at first (`train/detours.py`); where a detour leads
+    nowhere, the question is played without it.
     """
     gate = asyncio.Semaphore(concurrency)
     kind = get(system)
@@ -187,16 +192,42 @@ async def make_traces(
                 if not (alone and question.answers):
                     return teacher
                 teacher = Unaided()
-            async with gate:
-                playing = player.at(attempt) if player else None
-                engine = TeacherEngine(vocabulary, chat, teacher, rewriter=rewriter, player=playing)
-                running = kind(engine, search, **settings)
-                episode = await running.solve(question, seed=attempt or None)
-            reason = _rejection(episode) or teacher.objection(episode)
-            if not reason:
-                read.update(running.prompts.digests)
-                return _without(episode, teacher.untaught | frozen)
+            if detours and player is None and (found := await by_a_detour(question)):
+                return found
+            playing = player.at(attempt) if player else None
+            outcome = await played(question, teacher, search, playing, attempt or None)
+            if isinstance(outcome, Episode):
+                return outcome
+            reason = outcome
         return reason
+
+    async def by_a_detour(question: Question) -> Episode | None:
+        teacher = teacher_for(system, question)
+        if not isinstance(teacher, GoldTeacher):
+            return None
+        detour = detour_of(question, teacher.facts, detours, seed=seed)
+        if detour is None:
+            return None
+        teacher.hands_on_whole = detour.whole
+        found = await played(question, teacher, MissingSearch(search, question, detour))
+        return without_mistakes(found) if isinstance(found, Episode) else None
+
+    async def played(
+        question: Question,
+        teacher: Teacher,
+        search: Search,
+        playing: Player | None = None,
+        attempt: int | None = None,
+    ) -> Episode | str:
+        async with gate:
+            engine = TeacherEngine(vocabulary, chat, teacher, rewriter=rewriter, player=playing)
+            running = kind(engine, search, **settings)
+            episode = await running.solve(question, seed=attempt)
+        reason = _rejection(episode) or teacher.objection(episode)
+        if reason:
+            return reason
+        read.update(running.prompts.digests)
+        return _without(episode, teacher.untaught | frozen)
 
     episodes: list[Episode] = []
     rejected: Counter[str] = Counter()

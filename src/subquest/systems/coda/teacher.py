@@ -15,7 +15,8 @@ from ...train.gold import NO_COMPUTING, NOT_FOUND, NOTHING, QUERIES, WRONG, Give
 LOOK, AGAIN, IN_VAIN = "I look it up.", "I try other words.", "The searches brought nothing."
 """Thoughts of an executor before its first search, before another one, and before it gives up."""
 IN_OTHER_WORDS = "Known: nothing yet. I ask in other words."
-"""The planner's thought after a task that found nothing."""
+ONE_BY_ONE = "Known: nothing yet. I ask for one fact after the other."
+"""The planner's thoughts after a task that found nothing, and after a whole question that did."""
 COMPUTE, ALL_ROWS = "Everything is given. I compute it.", "The task is about all rows."
 """Thoughts of an executor before a query without tables, and before one over a table."""
 SOMETHING_ELSE = "a query gives something else"
@@ -71,6 +72,8 @@ class CoDATeacher(GoldTeacher):
                 raise GiveUp(WRONG)
 
     def _plan(self, view: View) -> str:
+        if self.hands_on_whole and view.turn == 0:
+            return f"{view.thought('Needed: one fact.')}<task>{self.question.question}</task>"
         now = [] if self.missing else self.looked_for(self._tasks)
         if not now and self._computation is None and not self.missing:
             self._computation = computation(self.question, [self.result(fact) for fact in self.facts])
@@ -82,10 +85,12 @@ class CoDATeacher(GoldTeacher):
         if self._as_asked:
             self._last, self._tasks = now, {fact.task for fact in now}
             return f"{view.thought('Needed: one fact.')}<task>{self._as_asked}</task>"
-        if view.turn == 0:
+        if view.turn == int(self.hands_on_whole):
             needed = " ".join(self.steps) if len(self.facts) > 1 else "one fact."
             computed = needs_computing(self.question) and not self.question.unanswerable
             thought = f"Needed: {needed}{' Then I have the answer computed.' if computed else ''}"
+            if self.hands_on_whole:
+                thought = f"{ONE_BY_ONE} {thought}"
         elif not self._tasks:
             thought = IN_OTHER_WORDS
         else:
@@ -126,7 +131,8 @@ class CoDATeacher(GoldTeacher):
         task = view.task
         if self._computation is not None and task == self._computation.task:
             return self._compute(view, self._computation)
-        fact = self.fact_for(task)
+        whole = self.hands_on_whole and task == self.question.question
+        fact = Fact(task, "", "") if whole else self.fact_for(task)
         searches = view.turn + view.looked_first
         asked = fact._replace(task=task)
         if not searches:
@@ -141,7 +147,7 @@ class CoDATeacher(GoldTeacher):
             told = self._sentence(asked, found) if plain and not alone else self.result(fact)
             return f"{refined}<result>{told}</result>"
         if searches >= QUERIES:
-            if task != self._as_asked:
+            if task != self._as_asked and not whole:
                 self.not_retrieved()
             nothing = f"{NOT_FOUND.capitalize()}: no document answers the task." if plain else NOT_FOUND
             return f"{refined}{view.thought(IN_VAIN) if plain and not alone else ''}<result>{nothing}</result>"

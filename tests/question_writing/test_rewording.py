@@ -1,0 +1,118 @@
+"""Questions put otherwise: what is kept of them, and where it goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from subquest.cli import main
+from subquest.engine.scripted import Context, ScriptedEngine
+from subquest.process import run_sync
+from subquest.question_writing import checks, prompts
+from subquest.question_writing.dataset import write_dataset
+from subquest.question_writing.rewording import (
+    JOURNAL,
+    Rewriter,
+    reword_questions,
+    with_reworded,
+    words_to_avoid,
+)
+from subquest.question_writing.writing import DIFFERENT, Written, totals, write_questions
+from subquest.retrieval.index import Index
+
+from .rule_writer import DOCUMENTS, answers, collection, write
+
+OTHERWISE = {
+    "On what day could carts first use the Orvane Bridge?": "Since when do people drive over the Orvane Bridge?",
+    "Which goods come from Kestel?": "What does Kestel sell?",
+    "Who was the engineer behind the Orvane Bridge?": "Whose idea was the Selvane Bridge?",
+    "In which place did Mila Torrun spend her childhood?": "Where did Mila Torrun use to play as a girl?",
+}
+
+
+def spoken(context: Context) -> str:
+    system, user = context.messages[0].content, context.messages[-1].content
+    if system == prompts.OTHERWISE:
+        return OTHERWISE.get(user.partition("\n")[0].removeprefix("Question: "), "I do not know.")
+    asked = user.rpartition("Question: ")[2]
+    if system == prompts.READ and asked in OTHERWISE.values():
+        known = {made: answers()[question] for question, made in OTHERWISE.items()}
+        return "the mill" if "as a girl" in asked else known[asked]
+    return write(context)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    with collection(tmp_path) as made:
+        yield made
+
+
+def reworded(index: Index, out: Path) -> list[Written]:
+    writer = Rewriter(ScriptedEngine(spoken), index)
+    written = run_sync(write_questions(writer, index, out, 100, workers=4))
+    run_sync(reword_questions(writer, written, out, workers=4))
+    return with_reworded(written, out)
+
+
+def test_words_to_avoid_are_those_of_the_passage_without_names() -> None:
+    bridge = DOCUMENTS[0]
+    found = words_to_avoid("On what day could carts first use the Orvane Bridge?", bridge)
+    assert found == ["carts"]
+    assert checks.shared_words("On what day could carts cross the Orvane Bridge?", bridge) == 0.6  # not: day, cross
+    assert checks.shared_words("the of", bridge) == 0.0
+
+
+def test_what_is_put_otherwise_is_a_question_of_its_own(index: Index, tmp_path: Path) -> None:
+    written = reworded(index, tmp_path / "out")
+    made = {q.question: q for one in written for q in one.questions if q.type == "reworded"}
+    (question,) = made.values()
+    assert question.question == "Since when do people drive over the Orvane Bridge?"
+    assert question.answers == ("4 May 1871",)
+    assert [step.question for step in question.decomposition] == [question.question]
+    assert question.supporting_ids == ("bridge",)
+    assert question.meta["reworded"] == "On what day could carts first use the Orvane Bridge?"
+    _, refused = totals(written)
+    assert refused[f"reworded: {checks.LOST}"] >= 1, "another bridge"
+    assert refused[f"reworded: {DIFFERENT}"] >= 1, "the mill is no childhood place"
+    assert refused[f"reworded: {checks.MALFORMED}"] >= 1
+
+
+def test_it_comes_besides_the_count_and_into_the_split_of_its_passage(index: Index, tmp_path: Path) -> None:
+    written = reworded(index, tmp_path / "out")
+    made = write_dataset(written, index, tmp_path / "out", 100, 0.0).questions["train"]
+    assert [q.type for q in made].count("reworded") == 1
+    own = len(made) - 1
+    assert len(write_dataset(written, index, tmp_path / "out", own, 0.0).questions["train"]) == own + 1
+    halves = write_dataset(written, index, tmp_path / "halves", own, 0.5).questions
+    for questions in halves.values():
+        for question in questions:
+            if question.type == "reworded":
+                assert question.meta["reworded"] in {q.question for q in questions}
+
+
+def test_a_stopped_rewording_goes_on(index: Index, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    whole = reworded(index, out)
+    lines = (out / JOURNAL).read_text().splitlines(keepends=True)
+    (out / JOURNAL).write_text("".join(lines[:2]) + lines[2][:20])
+    assert reworded(index, out) == whole
+    assert len((out / JOURNAL).read_text().splitlines()) == len(lines)
+
+
+def test_the_command_needs_a_model_and_counts_what_it_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "docs.jsonl"
+    source.write_text("".join(json.dumps({"id": d.id, "title": d.title, "text": d.text}) + "\n" for d in DOCUMENTS))
+    command = ["data", "questions", str(source), "--out", str(tmp_path / "out"), "--reword", "--json"]
+    assert main(command) == 2
+    assert "--reword needs a --model" in capsys.readouterr().err
+    monkeypatch.setattr("subquest.cli.data_questions.open_writer", lambda args: ScriptedEngine(spoken))
+    assert main([*command, "--model", "scripted"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["kept"]["reworded"] == 1
+    lines = (tmp_path / "out/train/questions.jsonl").read_text().splitlines()
+    assert "reworded" in {json.loads(line)["type"] for line in lines}
