@@ -24,14 +24,26 @@ prepare() {
     (
         flock 9
         if [ ! -d runs/asked/train ]; then
-            $python -m subquest data questions "$passages" --out runs/asked --model "${WRITER:-torch:qwen-1.5b}" \
-                --count "${ASKED:-4000}" --minutes 4 > logs/asked.log 2>&1
+            ask runs/asked "$passages" "${ASKED:-3500}" > logs/asked.log 2>&1 &
         fi
+        if [ -d runs/asked-office ] && [ ! -e runs/asked-office/reworded.jsonl ]; then
+            # what was written about the papers is there: it is only put otherwise, and all of it rendered again
+            ask runs/asked-office "--index runs/asked-office/docs.sq" 1 > logs/asked-office.log 2>&1 \
+                && $python -m subquest data questions --index runs/asked-office/docs.sq --out runs/asked-office \
+                    --count 4000 >> logs/asked-office.log 2>&1 &
+        fi
+        wait
         if [ -z "$start" ] && [ ! -e "${traces%% *}" ]; then
             $python -m subquest train "recipes/$name/sft.toml" --prepare runs/new.xz ${SET:-} > logs/traces.log 2>&1 \
                 && mv runs/new.xz $traces
         fi
     ) 9> runs/prepare.lock
+}
+
+ask() {  # FOLDER SOURCE COUNT
+    # shellcheck disable=SC2086
+    SUBQUEST_GPU_SHARE=0.25 $python -m subquest data questions $2 --out "$1" --model "${WRITER:-torch:qwen-1.5b}" \
+        --count "$3" --reword --concurrency 256 --minutes 3
 }
 
 # A training, again with smaller micro-batches where the GPU has no room for it: what it has done is kept.
@@ -49,7 +61,7 @@ train() {  # RECIPE RUN SECONDS-FOR-THE-REST WORDS...
 answer() {  # NAME ADAPTER [SYSTEM]
     SUBQUEST_GPU_SHARE=0.1 $python -m subquest eval $office --index runs/ordinary.sq --model "$model" --adapter "$2" \
         --system "${3:-coda}" -k 5 --abstain --judge rules --by type --max-tokens 256 --concurrency 40 \
-        --out "runs/$1.sqlite" > "logs/$1.log" 2>&1
+        --out "runs/$size-$1.sqlite" > "logs/$size-$1.log" 2>&1
 }
 
 adapter() {  # RUN FOLDER
@@ -58,7 +70,7 @@ adapter() {  # RUN FOLDER
 }
 
 results() {
-    tar cJf "logs/results-$1.tar.xz" logs/*.log runs/*.sqlite runs/*/run.sqlite runs/*/*.json runs/*/*/*.json 2> /dev/null
+    tar cJf "logs/results-$1.tar.xz" logs/*.log runs/*.sqlite runs/*/run.sqlite runs/*/*.json runs/*/*/*.json runs/*/reworded.jsonl 2> /dev/null
     keep "logs/results-$1.tar.xz"
 }
 

@@ -157,7 +157,7 @@ def _make(part: DataPart, recipe: Recipe, tokenizer: Any, size: int, teacher: En
                 making = run_pipeline(*asked, passages, *tracing, teacher=teacher, **settings)
             else:
                 making = make_traces(
-                    system, material.questions, *tracing, detours=part.detours, seed=recipe.seed, **settings
+                    system, material.questions, *tracing, detours=recipe.detours, seed=recipe.seed, **settings
                 )
             made = run_sync(making)
             prompts = TracePrompts(system, settings, made.prompts)

@@ -74,9 +74,6 @@ class DataPart(Record):
     unanswerable: Share = 0.0
     """Share of the questions whose supporting passages are taken out of the search: `unknown` is the right answer to
     them. The recipe's `abstain` allows it."""
-    detours: Share = 0.0
-    """SFT: share of the steps whose first search misses its fact, and of the questions of several steps that are first
-    handed on whole, so that what to do then is learnt (`train/detours.py`)."""
 
 
 class RolloutPart(Record):
@@ -191,6 +188,9 @@ class Recipe(Record):
     """The set of prompts; where empty, `compact` for the embedded model and for tiny random ones, `full` for others."""
     systems: tuple[str, ...] = ()
     """SFT: the systems whose protocols are taught; `system` alone where empty."""
+    detours: Share = 0.0
+    """SFT: share of the steps whose first search misses its fact, and of the questions with several steps that CoDA's
+    planner first hands on whole, so that what to do then is learnt (`train/detours.py`)."""
     traces: tuple[str, ...] = ()
     """SFT: files of prepared traces (`subquest train RECIPE --prepare FILE`), read instead of making them anew."""
     dev: tuple[DataPart, ...] = ()
@@ -322,6 +322,8 @@ def _check_together(recipe: Recipe) -> None:
         raise ConfigError(f"compressor: {recipe.system} has no memory to compress; decor has")
     if recipe.instruct.plays and recipe.instruct.teacher in ("", "rules"):
         raise ConfigError("instruct.plays: roles are played by a model; name it, as instruct.teacher = 'openai:…'")
+    if recipe.detours and recipe.instruct.teacher:
+        raise ConfigError("detours: gold traces that a teacher words or plays take none; leave out one of the two")
     if not recipe.abstain and any(part.unanswerable for part in (*recipe.data, *recipe.dev)):
         raise ConfigError("unanswerable: the answer unknown is not allowed; set abstain = true beside it")
     if recipe.rollout.server and not recipe.model.rank:
