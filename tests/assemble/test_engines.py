@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from subquest.assemble import EngineOptions, open_engine, open_engines
+from subquest.assemble import EngineOptions, engines, open_engine, open_engines
 from subquest.config import EngineConfig, load_config
 from subquest.engine import Message, Sampling
 from subquest.engine.openai import OpenAIEngine
@@ -139,3 +139,25 @@ def test_a_known_model_that_is_not_here_says_how_to_get_it(
     monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
     with pytest.raises(UsageError, match=r"is not on this machine yet.*subquest model get qwen-(1|0).5b"):
         open_engines(model)
+
+
+@pytest.mark.parametrize(
+    ("model", "part", "adapter", "opened"),
+    [
+        ("qwen-1.5b", "model", None, None),
+        ("qwen-1.5b", "judge", None, "none"),
+        ("torch:qwen-1.5b", "writer", None, "none"),
+        ("torch:qwen-1.5b", "writer", "own.gguf", "own.gguf"),
+        ("smollm2", "judge", None, None),
+        ("embedded", "writer", None, None),
+        ("openai:gpt@http://localhost:1/v1", "judge", None, None),
+    ],
+)
+def test_an_adapter_is_for_the_roles_of_systems(
+    model: str, part: str, adapter: str | None, opened: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ships for a known model has learnt their prompts and no others; SmolLM2 follows none without it."""
+    seen: list[str | None] = []
+    monkeypatch.setattr(engines._Opener, "_make", lambda self, name: seen.append(self.options.adapter))
+    open_engine(model, EngineOptions(adapter=adapter), part=part)
+    assert seen == [opened]

@@ -268,6 +268,7 @@ def test_doctor_suggests_the_largest_model_that_fits(
     free: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SUBQUEST_CACHE", str(tmp_path))
+    monkeypatch.setattr("subquest.models.ADAPTERS", tmp_path)
     monkeypatch.setattr("subquest.models.memory.available_memory", lambda: free)
     main(["doctor"])
     told = capsys.readouterr().out

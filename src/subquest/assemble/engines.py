@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ..config import EngineConfig, split_models
 from ..engine.interface import Engine
 from ..errors import ConfigError, MissingDependency, UsageError, closest
@@ -68,11 +70,19 @@ def open_engines(models: str | Mapping[str, str], options: EngineOptions | None 
 
 
 def open_engine(model: str, options: EngineOptions | None = None, *, part: str = "model") -> Engine:
-    """The engine of one model. `part` is what it is wanted for (a judge, a teacher), for the error message."""
+    """The engine of one model. `part` is what it is wanted for (a judge, a teacher), also for the error message.
+
+    A known model runs as published where it is wanted for another part than the roles of a system, whose prompts are all
+    that its adapter has learnt; only SmolLM2, which follows no prompt without one, keeps it.
+    """
     names = split_models(model)
     if set(names) != {""}:
         raise ConfigError(f"a {part} is one model, and {model!r} names a model for each role")
-    return _Opener(options or EngineOptions()).engine(names[""])
+    options = options or EngineOptions()
+    known = names[""].removeprefix("torch:")
+    if part != "model" and options.adapter is None and is_language_model(known) and known != "smollm2":
+        options = replace(options, adapter="none")
+    return _Opener(options).engine(names[""])
 
 
 _HOST = r"(?:localhost|\d+(?:\.\d+){3}|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}|\[[\da-f:]+\])"
