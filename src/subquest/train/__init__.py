@@ -3,6 +3,7 @@
 recipe, launch, components               what to train, and its parts: model, policy, rollout engine, system, reward
 data, world_sources, unanswerable        questions and passages
 facts, conclusions, computing, gold      what a gold teacher writes
+detours                                  what goes wrong for it at first
 teacher, traces, gold_traces             episodes of it, as token arrays, and those of a whole recipe
 trace_prompts, rerank_traces             the prompts that traces were made with; traces for judging passages
 rule_teacher, instruct                   teachers that reword, and the pipeline around them

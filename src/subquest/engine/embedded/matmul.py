@@ -20,8 +20,6 @@ from ...c_libraries import MATMUL, CLibrary, cpu_features
 from .llama_cpp import Library, open_library
 
 SWITCH = "SUBQUEST_CPU_KERNEL"
-UNTRIED = ("avx_vnni",)
-"""Instructions that have been compiled for, but not run yet: used only where SUBQUEST_CPU_KERNEL names them."""
 WEIGHT_KINDS = {2, 3, 6, 7, 8, 12, 13, 14}
 """Types of weights that it multiplies, by ggml's numbers: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K."""
 
@@ -71,7 +69,7 @@ def _for_this_cpu() -> CLibrary | None:
     """The fastest that this CPU can run, or the one that was asked for."""
     here = [library for library in MATMUL if library.feature in cpu_features()]
     asked = [library for library in here if library.feature == os.environ.get(SWITCH)]
-    return next(iter(asked or [library for library in here if library.feature not in UNTRIED]), None)
+    return next(iter(asked or here), None)
 
 
 def status() -> tuple[bool, str, str]:
