@@ -72,8 +72,8 @@ def open_engines(models: str | Mapping[str, str], options: EngineOptions | None 
 def open_engine(model: str, options: EngineOptions | None = None, *, part: str = "model") -> Engine:
     """The engine of one model. `part` is what it is wanted for (a judge, a teacher), also for the error message.
 
-    A known model runs as published where it is wanted for another part than the roles of a system, whose prompts are all
-    that its adapter has learnt; only SmolLM2, which follows no prompt without one, keeps it.
+    As anything but the model of a system's roles, a known model runs as published, because its adapter has learnt the
+    prompts of these roles and no others. Only SmolLM2, which follows no prompt without its adapter, keeps it.
     """
     names = split_models(model)
     if set(names) != {""}:
