@@ -70,7 +70,8 @@ adapter() {  # RUN FOLDER
 }
 
 results() {
-    tar cJf "logs/results-$1.tar.xz" logs/*.log runs/*.sqlite runs/*/run.sqlite runs/*/*.json runs/*/*/*.json runs/*/reworded.jsonl 2> /dev/null
+    tar cJf "logs/results-$1.tar.xz" logs/*.log runs/*.sqlite runs/*/run.sqlite runs/*/*.json runs/*/*/*.json \
+        runs/*/reworded.jsonl 2> /dev/null
     keep "logs/results-$1.tar.xz"
 }
 

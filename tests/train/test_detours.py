@@ -29,6 +29,15 @@ CHAIN = Question(
         Step("Where was #1 born?", "Kestel", "Mila Torrun"),
     ),
 )
+SINGLE = Question(
+    "one",
+    "Who drew up the Orvane Bridge?",
+    ("Mila Torrun",),
+    hops=1,
+    supporting_titles=("Orvane Bridge",),
+    supporting_ids=("a",),
+    decomposition=(Step("Who was the architect of the Orvane Bridge?", "Mila Torrun", "Orvane Bridge"),),
+)
 DOCUMENTS = [
     Document("a", "Orvane Bridge", "The Orvane Bridge spans the Sel. Its architect was Mila Torrun."),
     Document("b", "Mila Torrun", "Mila Torrun was born in Kestel. She was an architect."),
@@ -99,18 +108,20 @@ def test_only_what_follows_a_whole_question_is_learnt(tmp_path: Path, vocabulary
     assert CHAIN.question not in [t.task for t in episode.by_role("executor")]
 
 
+def test_a_question_about_one_fact_is_handed_on_and_found_by_the_second_search(
+    tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    episode = traced(tmp_path, vocabulary, SINGLE, 1.0).episodes[0]
+    (planner,) = episode.by_role("planner")
+    (executor,) = episode.by_role("executor")
+    assert f"<task>{SINGLE.question}</task>" in learnt(planner), "that is no mistake"
+    assert "<search>Orvane Bridge</search>" in learnt(executor)
+    assert executor.result == "Mila Torrun"
+
+
 def test_a_detour_that_leads_nowhere_is_left_out(tmp_path: Path, vocabulary: Vocabulary) -> None:
     """RAG searches once: what it misses it cannot look for again."""
-    question = Question(
-        "one",
-        "Who was the architect of the Orvane Bridge?",
-        ("Mila Torrun",),
-        hops=1,
-        supporting_titles=("Orvane Bridge",),
-        supporting_ids=("a",),
-        decomposition=(Step("Who was the architect of the Orvane Bridge?", "Mila Torrun", "Orvane Bridge"),),
-    )
-    straight, astray = (traced(tmp_path / str(n), vocabulary, question, n, "rag") for n in (0, 1))
+    straight, astray = (traced(tmp_path / str(n), vocabulary, SINGLE, n, "rag") for n in (0, 1))
     assert [t.token_ids for t in astray.episodes[0].trajectories] == [
         t.token_ids for t in straight.episodes[0].trajectories
     ]

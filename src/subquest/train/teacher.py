@@ -210,7 +210,9 @@ async def make_traces(
             return None
         teacher.hands_on_whole = detour.whole
         found = await played(question, teacher, MissingSearch(search, question, detour))
-        return without_mistakes(found) if isinstance(found, Episode) else None
+        if isinstance(found, str):
+            return None
+        return without_mistakes(found) if detour.whole else found
 
     async def played(
         question: Question,
