@@ -194,7 +194,7 @@ def test_parts_joined_are_the_model_and_a_kit(tmp_path: Path) -> None:
         assert not [name for name in peers.getnames() if "tests" in name or "__pycache__" in name]
     gone = subprocess.run([*pack, "--model", "minilm", "--carry", "gone"], capture_output=True, text=True)
     assert gone.returncode == 1
-    assert "not there: gone" in gone.stderr
+    assert "gone (models: " in gone.stderr
 
 
 def test_what_a_model_wrote_for_the_recipes_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

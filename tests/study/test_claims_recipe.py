@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from subquest.errors import ConfigError, UsageError
+from subquest.models import default_adapter
 from subquest.study import find_study, read_study
 from subquest.study.results import Results
 from subquest.study.stamps import measured
@@ -243,5 +244,8 @@ def test_no_stored_row_is_stale() -> None:
 
 
 def test_the_adapter_that_ships_is_that_of_the_studys_model(tmp_path: Path) -> None:
-    assert "shipped" in find_adapters(find_study("claims"), tmp_path, {})
-    assert "shipped" not in find_adapters(find_study("claims-1.5b"), tmp_path, {})
+    shipped = {name: find_adapters(find_study(name), tmp_path, {})["shipped"] for name in ("claims", "claims-1.5b")}
+    assert shipped == {
+        "claims": str(default_adapter("smollm2")),
+        "claims-1.5b": str(default_adapter("qwen-1.5b")),
+    }
