@@ -23,7 +23,7 @@ from subquest.question_writing.rewording import (
 from subquest.question_writing.writing import DIFFERENT, Written, totals, write_questions
 from subquest.retrieval.index import Index
 
-from .rule_writer import DOCUMENTS, answers, collection, write
+from .rule_writer import DOCUMENTS, QUESTIONS, answers, collection, write
 
 OTHERWISE = {
     "On what day could carts first use the Orvane Bridge?": "Since when do people drive over the Orvane Bridge?",
@@ -78,6 +78,45 @@ def test_what_is_put_otherwise_is_a_question_of_its_own(index: Index, tmp_path: 
     assert refused[f"reworded: {checks.LOST}"] >= 1, "another bridge"
     assert refused[f"reworded: {DIFFERENT}"] >= 1, "the mill is no childhood place"
     assert refused[f"reworded: {checks.MALFORMED}"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("later", "whole"),
+    [
+        (
+            "Where did Mila Torrun use to play when little?",
+            "Where did the one whose planning made the Orvane Bridge possible use to play when little?",
+        ),
+        ("Say it.", "In which place did the one whose planning made the Orvane Bridge possible spend her childhood?"),
+    ],
+)
+def test_a_question_of_two_steps_is_put_together_again(index: Index, tmp_path: Path, later: str, whole: str) -> None:
+    engineer, childhood = "Who was the engineer behind the Orvane Bridge?", QUESTIONS["Mila Torrun"][0][0]
+    made = {engineer: "Whose planning made the Orvane Bridge possible?", childhood: later}
+
+    def spoken(context: Context) -> str:
+        system, user = context.messages[0].content, context.messages[-1].content
+        asked = user.rpartition("Question: ")[2].partition("\n")[0]
+        if system == prompts.OTHERWISE:
+            return made.get(asked, "I do not know.")
+        if system == prompts.DESCRIBE and user == made[engineer]:
+            return "the one whose planning made the Orvane Bridge possible"
+        if system == prompts.READ and asked in made.values():
+            return "Mila Torrun" if asked == made[engineer] else "Kestel"
+        return write(context)
+
+    writer = Rewriter(ScriptedEngine(spoken), index)
+    written = run_sync(write_questions(writer, index, tmp_path / "out", 100, workers=4))
+    run_sync(reword_questions(writer, written, tmp_path / "out", workers=4))
+    found = [
+        q for one in with_reworded(written, tmp_path / "out") for q in one.questions if q.type == "reworded-bridge"
+    ]
+    question = next(q for q in found if q.hops == 2)
+    assert (question.question, question.answers) == (whole, ("Kestel",))
+    first, second = question.decomposition
+    assert (first.question, first.answer) == (made[engineer], "Mila Torrun")
+    assert second.question == (later if "Mila" in later else childhood).replace("Mila Torrun", "#1")
+    assert question.supporting_ids == ("bridge", "torrun")
 
 
 def test_it_comes_besides_the_count_and_into_the_split_of_its_passage(index: Index, tmp_path: Path) -> None:

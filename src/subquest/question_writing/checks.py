@@ -37,7 +37,7 @@ COPIED_SHARE = 0.75
 KEPT_SHARE = 0.6
 """Share of the words of a question that a joined one must have."""
 FEW_WORDS = 0.6
-"""Share of its words that a question put otherwise may have from its passage."""
+"""Share of its words, names aside, that a question put otherwise may have from its passage."""
 GIVEN_AWAY = 0.6
 """Share of the words of an answer that a question must not have."""
 SAME_ANSWER = 0.6

@@ -1,10 +1,13 @@
-"""Single questions put otherwise, as somebody asks who does not know the words of the documents.
+"""Questions put otherwise, as somebody asks who does not know the words of the documents.
 
 A model that writes about a passage uses the passage's words, even when it is told not to: 82% of the content words of
 its questions about office papers stand in the passage. Of those that people ask about their own papers it is half.
 Training on the former alone teaches a model to look for words, and it finds nothing where a document says the same with
 others. So the writer is given each question once more, with the words to avoid. What it makes of it is kept only if few
 words of the passage are left, a search still finds the passage, and the model still gives the same answer.
+
+A question of several steps is put together again from its steps: the first one must be put otherwise, later ones are
+where they can be.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ from msgspec.structs import replace
 from ..codec import Record
 from ..data.journal import append_to_journal, read_journal, run_workers
 from ..data.self_instruct import names_in
-from ..record import Document, Question
+from ..record import Document, Question, Step
 from . import checks, prompts
-from .writing import DIFFERENT, NOT_FOUND, Writer, Written
+from .writing import DIFFERENT, NOT_DESCRIBED, NOT_FOUND, Writer, Written
 
 JOURNAL = "reworded.jsonl"
-TYPE = "reworded"
+TYPES = {"single": "reworded", "bridge": "reworded-bridge"}
+"""The type of what is made of a question, by the type of the question."""
 TRIES = 2
 """Times that the model puts a question otherwise, before it is given up."""
 _WORD = re.compile(r"[^\W\d_]{4,}")
@@ -44,36 +48,62 @@ class Rewriter(Writer):
     """Puts questions otherwise with one model."""
 
     async def reword(self, question: Question) -> Reworded:
-        passage = self._index.get(question.supporting_ids[0])
+        steps, seen = list(question.decomposition), list(question.context_ids)
+        for number, (step, passage) in enumerate(zip(steps, question.supporting_ids, strict=True)):
+            name = steps[number - 1].answer if number else ""
+            asked = step.question.replace(f"#{number}", name)
+            text, reason, found = await self._otherwise(asked, step.answer, self._index.get(passage))
+            if text and (not number or len(text.split(name)) == 2):
+                steps[number] = replace(step, question=text.replace(name, f"#{number}") if number else text)
+                seen += (document.id for document in found)
+            elif not number:
+                return Reworded(question.id, refused=reason)
+        joined, refused = await self._joined(question, tuple(steps))
+        if refused:
+            return Reworded(question.id, refused=refused)
+        made = replace(
+            question,
+            id=f"{question.id}-otherwise",
+            question=joined,
+            type=TYPES[question.type],
+            context_ids=tuple(dict.fromkeys(seen)),
+            decomposition=tuple(steps),
+            meta={**question.meta, "reworded": question.question},
+        )
+        return Reworded(question.id, made)
+
+    async def _joined(self, question: Question, steps: tuple[Step, ...]) -> tuple[str, str]:
+        """The question that steps make together, or why they make none."""
+        text = steps[0].question
+        for number, step in enumerate(steps[1:], 1):
+            first = replace(question, question=text, decomposition=steps[:number])
+            name = steps[number - 1].answer
+            if not (described := await self._described(first)):
+                return "", NOT_DESCRIBED
+            second = step.question.replace(f"#{number}", name)
+            text = checks.join(second, name, described)
+            if flaw := checks.joined_flaw(text, first, second, name, step.answer):
+                return "", flaw
+        return text, ""
+
+    async def _otherwise(self, asked: str, answer: str, passage: Document | None) -> tuple[str, str, list[Document]]:
+        """A question about a passage in other words and what a search for it finds; or why there is none."""
         reason = NOT_FOUND
         for attempt in range(TRIES if passage else 0):
             assert passage is not None
-            user = prompts.otherwise_prompt(question.question, words_to_avoid(question.question, passage))
-            key = ("otherwise", question.question, attempt)
+            user = prompts.otherwise_prompt(asked, words_to_avoid(asked, passage))
+            key = ("otherwise", asked, attempt)
             text = await self._ask(prompts.OTHERWISE, prompts.OTHERWISE_EXAMPLES, user, *key, tokens=60)
-            reason, found = await self._objection(text, question, passage)
+            reason, found = await self._objection(text, asked, answer, passage)
             if not reason:
-                step = replace(question.decomposition[0], question=text)
-                seen = tuple(document.id for document in found)
-                meta = {**question.meta, "reworded": question.question}
-                made = replace(
-                    question,
-                    id=f"{question.id}-otherwise",
-                    question=text,
-                    type=TYPE,
-                    context_ids=seen,
-                    decomposition=(step,),
-                    meta=meta,
-                )
-                return Reworded(question.id, made)
-        return Reworded(question.id, refused=reason)
+                return text, "", found
+        return "", reason, []
 
-    async def _objection(self, text: str, question: Question, passage: Document) -> tuple[str, list[Document]]:
-        answer = question.answers[0]
-        reason = checks.reworded_flaw(text, question.question) or checks.question_flaw(text, answer, passage)
+    async def _objection(self, text: str, asked: str, answer: str, passage: Document) -> tuple[str, list[Document]]:
+        reason = checks.reworded_flaw(text, asked) or checks.question_flaw(text, answer, passage)
         # what it may not name is what made it close, so that it is vague is no flaw where a search finds its passage
         reason = "" if reason == checks.VAGUE else reason
-        if reason or checks.shared_words(text, passage) > checks.FEW_WORDS:
+        if reason or checks.shared_words(_without_names(text), passage) > checks.FEW_WORDS:
             return reason or checks.CLOSE, []
         found = await self._search(text)
         if not self._unfound and all(document.id != passage.id for document in found):
@@ -83,9 +113,13 @@ class Rewriter(Writer):
 
 def words_to_avoid(question: str, passage: Document) -> list[str]:
     """The words of a question that its passage has, names aside."""
+    words = dict.fromkeys(word.casefold() for word in _WORD.findall(_without_names(question)))
+    return [word for word in words if checks.shared_words(word, passage)]
+
+
+def _without_names(question: str) -> str:
     named = {word.casefold() for name in names_in(question) for word in _WORD.findall(name)}
-    words = dict.fromkeys(word.casefold() for word in _WORD.findall(question))
-    return [word for word in words if word not in named and checks.shared_words(word, passage)]
+    return _WORD.sub(lambda word: " " if word[0].casefold() in named else word[0], question)
 
 
 async def reword_questions(
@@ -97,9 +131,9 @@ async def reword_questions(
     seconds: float | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Puts the single questions otherwise that the journal of the folder does not have yet."""
+    """Puts the questions otherwise that the journal of the folder does not have yet."""
     done = {one.original for one in read_journal(out / JOURNAL, Reworded)}
-    waiting = (q for one in written for q in one.questions if q.type == "single" and q.id not in done)
+    waiting = (q for one in written for q in one.questions if q.type in TYPES and q.id not in done)
     kept = 0
     with append_to_journal(out / JOURNAL) as add:
 
@@ -123,7 +157,8 @@ def with_reworded(written: Sequence[Written], out: Path) -> list[Written]:
 
 def _extended(one: Written, made: Mapping[str, Reworded]) -> Written:
     found = [made[q.id] for q in one.questions if q.id in made]
-    refused = Counter(f"{TYPE}: {each.refused}" for each in found if each.refused)
+    types = {q.id: TYPES[q.type] for q in one.questions if q.id in made}
+    refused = Counter(f"{types[each.original]}: {each.refused}" for each in found if each.refused)
     return replace(one, questions=(*one.questions, *_questions(found)), refused={**one.refused, **refused})
 
 
