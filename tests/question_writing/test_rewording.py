@@ -111,12 +111,14 @@ def test_a_question_of_two_steps_is_put_together_again(index: Index, tmp_path: P
     found = [
         q for one in with_reworded(written, tmp_path / "out") for q in one.questions if q.type == "reworded-bridge"
     ]
-    question = next(q for q in found if q.hops == 2)
+    question = next(q for q in found if q.meta["reworded"].startswith("In which place did the engineer"))
     assert (question.question, question.answers) == (whole, ("Kestel",))
     first, second = question.decomposition
     assert (first.question, first.answer) == (made[engineer], "Mila Torrun")
     assert second.question == (later if "Mila" in later else childhood).replace("Mila Torrun", "#1")
     assert question.supporting_ids == ("bridge", "torrun")
+    (longer,) = (q for q in found if q.meta["reworded"] == engineer)
+    assert [step.question for step in longer.decomposition] == [made[engineer], childhood.replace("Mila Torrun", "#1")]
 
 
 def test_it_comes_besides_the_count_and_into_the_split_of_its_passage(index: Index, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ others. So the writer is given each question once more, with the words to avoid.
 words of the passage are left, a search still finds the passage, and the model still gives the same answer.
 
 A question of several steps is put together again from its steps: the first one must be put otherwise, later ones are
-where they can be.
+where they can be. And a single question that has been put otherwise is continued where its answer is a name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..data.journal import append_to_journal, read_journal, run_workers
 from ..data.self_instruct import names_in
 from ..record import Document, Question, Step
 from . import checks, prompts
-from .writing import DIFFERENT, NOT_DESCRIBED, NOT_FOUND, Writer, Written
+from .writing import DIFFERENT, NOT_DESCRIBED, NOT_FOUND, Drafts, Writer, Written
 
 JOURNAL = "reworded.jsonl"
 TYPES = {"single": "reworded", "bridge": "reworded-bridge"}
@@ -42,6 +42,8 @@ class Reworded(Record):
     question: Question | None = None
     refused: str = ""
     """Why there is none."""
+    longer: tuple[Question, ...] = ()
+    """Questions of several steps that begin with it."""
 
 
 class Rewriter(Writer):
@@ -70,7 +72,20 @@ class Rewriter(Writer):
             decomposition=tuple(steps),
             meta={**question.meta, "reworded": question.question},
         )
-        return Reworded(question.id, made)
+        return Reworded(question.id, made, longer=await self._longer(made) if question.type == "single" else ())
+
+    async def _longer(self, made: Question) -> tuple[Question, ...]:
+        """Questions of several steps that begin with a single one, where its answer is a name."""
+        passage = self._index.get(made.supporting_ids[0])
+        if passage is None or not checks.is_entity(made.answers[0]):
+            return ()
+        drafts = Drafts(passage)
+        await self._chain(drafts, made)
+        found = [q for q in drafts.written.questions if q.type == "bridge"]
+        return tuple(
+            replace(q, id=f"{made.id}-{n}", type=TYPES["bridge"], meta={**q.meta, "reworded": made.meta["reworded"]})
+            for n, q in enumerate(found)
+        )
 
     async def _joined(self, question: Question, steps: tuple[Step, ...]) -> tuple[str, str]:
         """The question that steps make together, or why they make none."""
@@ -142,7 +157,7 @@ async def reword_questions(
             for question in waiting:
                 made = await rewriter.reword(question)
                 add(made)
-                kept += made.question is not None
+                kept += (made.question is not None) + len(made.longer)
                 if progress:
                     progress(kept)
 
@@ -163,4 +178,4 @@ def _extended(one: Written, made: Mapping[str, Reworded]) -> Written:
 
 
 def _questions(found: Iterable[Reworded]) -> Iterator[Question]:
-    return (each.question for each in found if each.question is not None)
+    return (q for each in found if each.question is not None for q in (each.question, *each.longer))

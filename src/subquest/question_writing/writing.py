@@ -43,6 +43,8 @@ CHAINS = 2
 """Questions of one passage from which longer ones are made."""
 LONGEST_CHAIN = 3
 """Hops."""
+LINKED = 3
+"""Passages that are asked about the answer to a question, until one of them makes it a longer question."""
 DESCRIPTIONS = 2
 """Times that the model describes what a question asks for, before it is given up."""
 TRIED = 20
@@ -215,27 +217,28 @@ class Writer:
     async def _chain(self, drafts: Drafts, first: Question) -> None:
         """A question with one hop more: what another passage says about the answer."""
         name = first.answers[0]
-        passage = await self._linked(name, first.supporting_ids)
-        if passage is None:
+        passages = await self._linked(name, first.supporting_ids)
+        if not passages:
             return
         described = await self._described(first)
         if not described:
             drafts.refused[f"bridge: {NOT_DESCRIBED}"] += 1
             return
-        for second in await self._singles(drafts, passage, name):
-            text = checks.join(second.question, name, described)
-            if reason := checks.joined_flaw(text, first, second.question, name, second.answers[0]):
-                drafts.refused[f"bridge: {reason}"] += 1
-                continue
-            joined = drafts.keep(_joined(text, first, second, name))
-            if checks.is_entity(joined.answers[0]) and len(joined.decomposition) < LONGEST_CHAIN:
-                await self._chain(drafts, joined)
-            return
+        for passage in passages:
+            for second in await self._singles(drafts, passage, name):
+                text = checks.join(second.question, name, described)
+                if reason := checks.joined_flaw(text, first, second.question, name, second.answers[0]):
+                    drafts.refused[f"bridge: {reason}"] += 1
+                    continue
+                joined = drafts.keep(_joined(text, first, second, name))
+                if checks.is_entity(joined.answers[0]) and len(joined.decomposition) < LONGEST_CHAIN:
+                    await self._chain(drafts, joined)
+                return
 
-    async def _linked(self, name: str, used: Sequence[str]) -> Document | None:
-        """Another passage that has the name."""
+    async def _linked(self, name: str, used: Sequence[str]) -> list[Document]:
+        """Other passages that have the name, the best first."""
         found = [document for document in await self._search(name) if document.id not in used]
-        return next((d for d in found if says_enough(d) and holds(d.text, name)), None)
+        return [d for d in found if says_enough(d) and holds(d.text, name)][:LINKED]
 
     async def _search(self, query: str) -> list[Document]:
         return [hit.document for hit in (await self._index.retrieve([query], FOUND))[0]]
