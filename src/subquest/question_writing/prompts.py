@@ -127,7 +127,7 @@ OTHERWISE_EXAMPLES = (
     "Who said yes to the money for making Pell Hall dry from above?",
     "Question: How many employees attended the fire safety training on 3 March 2021?\n"
     "Avoid: employees, attended, fire, safety, training",
-    "On 3 March 2021, how many of the staff turned up to learn what to do when something burns?",
+    "On 3 March 2021, how many of the staff came to hear what to do if something burns?",
 )
 
 

@@ -1,10 +1,11 @@
 """Questions put otherwise, as somebody asks who does not know the words of the documents.
 
 A model that writes about a passage uses the passage's words, even when it is told not to: 82% of the content words of
-its questions about office papers stand in the passage. Of those that people ask about their own papers it is half.
-Training on the former alone teaches a model to look for words, and it finds nothing where a document says the same with
-others. So the writer is given each question once more, with the words to avoid. What it makes of it is kept only if few
-words of the passage are left, a search still finds the passage, and the model still gives the same answer.
+its questions about office papers stand in the passage (docs/evaluation.md). Of those that people ask about their own
+papers it is half. Training on the former alone teaches a model to look for words, and it finds nothing where a document
+says the same with others. So the writer is given each question once more, with the words to avoid. What it makes of it
+is kept only if few words of the passage are left, a search still finds the passage, and the model still gives the same
+answer.
 
 A question of several steps is put together again from its steps: the first one must be put otherwise, later ones are
 where they can be. And a single question that has been put otherwise is continued where its answer is a name.
