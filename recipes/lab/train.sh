@@ -6,15 +6,20 @@
 # SIZE is 1.5b or 0.5b, and both may run at once; START is the adapter to begin PECO with, in place of fine-tuning. Run it
 # in the unpacked `subquest/` (README.md). What is worth keeping goes to back/, in pieces of 15 MB. SET has further words
 # for both trainings, as --set pairs; TRACES are the files of prepared traces, if there are several; MICRO are the sizes of
-# micro-batches to try, in tokens. For two trainings on one GPU of 140 GB begin with 12288.
+# micro-batches to try, in tokens. For two trainings on one GPU of 140 GB begin with 12288. AGENT=search-r1 trains the
+# single-context agent instead of CoDA.
 set -u
-size=$1 seconds=$2 start=${3:-} name=qwen-$1
+size=$1 seconds=$2 start=${3:-} name=qwen-$1 agent=${AGENT:-coda}
+case $agent in
+    coda) run=$name sft=$name/sft rl=$name/peco ;;
+    *) run=$name-$agent sft=$name/$agent-sft rl=$name/$agent-rl ;;
+esac
 . recipes/lab/common.sh
 reserve=${RESERVE:-130}  # seconds for what comes after PECO
 model=${MODEL:-torch:$name}
 office=../shared/data/ordinary/dev/questions.jsonl
 passages=${PASSAGES:-../shared/data/train/hotpotqa_train_corpus.jsonl.gz}
-traces=${TRACES:-runs/qwen-sft.xz}  # both sizes read the same tokens
+traces=${TRACES:-runs/qwen-${sft#*/}.xz}  # both sizes read the same tokens
 
 minutes() { awk "BEGIN { m = ($(left) - $1) / 60; print (m > 0.2 ? m : 0.2) }"; }
 
@@ -34,7 +39,7 @@ prepare() {
         fi
         wait
         if [ -z "$start" ] && [ ! -e "${traces%% *}" ]; then
-            $python -m subquest train "recipes/$name/sft.toml" --prepare runs/new.xz ${SET:-} > logs/traces.log 2>&1 \
+            $python -m subquest train "recipes/$sft.toml" --prepare runs/new.xz ${SET:-} > logs/traces.log 2>&1 \
                 && mv runs/new.xz $traces
         fi
     ) 9> runs/prepare.lock
@@ -57,11 +62,11 @@ train() {  # RECIPE RUN SECONDS-FOR-THE-REST WORDS...
     done
 }
 
-# Answers of CoDA with an adapter to the ordinary documents, beside a training on the same GPU.
-answer() {  # NAME ADAPTER [SYSTEM]
-    SUBQUEST_GPU_SHARE=0.1 $python -m subquest eval $office --index runs/ordinary.sq --model "$model" --adapter "$2" \
-        --system "${3:-coda}" -k 5 --abstain --judge rules --by type --max-tokens 256 --concurrency 40 \
-        --out "runs/$size-$1.sqlite" > "logs/$size-$1.log" 2>&1
+# Answers with an adapter to the ordinary documents, beside a training on the same GPU.
+answer() {  # NAME ADAPTER
+    SUBQUEST_GPU_SHARE=${ANSWER_SHARE:-0.1} $python -m subquest eval $office --index runs/ordinary.sq --model "$model" \
+        --adapter "$2" --system "$agent" -k 5 --abstain --judge rules --by type --max-tokens 256 --concurrency 40 \
+        --out "runs/${run#qwen-}-$1.sqlite" > "logs/${run#qwen-}-$1.log" 2>&1
 }
 
 adapter() {  # RUN FOLDER
@@ -78,24 +83,24 @@ results() {
 mkdir -p runs
 prepare
 if [ -z "$start" ]; then
-    train "recipes/$name/sft.toml" "$name-sft" "${PECO:-900}" --set "traces=[\"${traces// /\", \"}\"]"
-    start=runs/$name-sft/last
-    adapter "$name-sft" last
-    results "$size-sft"
+    train "recipes/$sft.toml" "$run-sft" "${PECO:-900}" --set "traces=[\"${traces// /\", \"}\"]"
+    start=runs/$run-sft/last
+    adapter "$run-sft" last
+    results "${run#qwen-}-sft"
     answer office-sft "$start" &
 fi
-train "recipes/$name/peco.toml" "$name-peco" "$reserve" --set "model.adapter=\"$start\""
-peco=$name-peco
+rl_run=$run-${rl##*[/-]}
+train "recipes/$rl.toml" "$rl_run" "$reserve" --set "model.adapter=\"$start\""
 if [ "$(left)" -gt $((reserve + 240)) ]; then  # a guard has ended it: on from the best weights, more slowly
-    peco=$name-peco-2
-    train "recipes/$name/peco.toml" "$peco" "$reserve" --set "model.adapter=\"runs/$name-peco/best\"" \
-        --set optimiser.learning_rate=4e-5 --set seed=1
+    train "recipes/$rl.toml" "$rl_run-2" "$reserve" --set "model.adapter=\"runs/$rl_run/best\"" \
+        --set optimiser.learning_rate=2e-5 --set seed=1
+    rl_run=$rl_run-2
 fi
-adapter "$peco" best
-results "$size-peco"
-adapter "$peco" last
+adapter "$rl_run" best
+results "${rl_run#qwen-}"
+adapter "$rl_run" last
 wait
-answer office-best "runs/$peco/best" &
-answer office-last "runs/$peco/last" &
+answer office-best "runs/$rl_run/best" &
+answer office-last "runs/$rl_run/last" &
 wait
-results "$size"
+results "${run#qwen-}"
