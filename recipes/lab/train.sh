@@ -5,9 +5,8 @@
 #
 # SIZE is 1.5b or 0.5b, and both may run at once; START is the adapter to begin PECO with, in place of fine-tuning. Run it
 # in the unpacked `subquest/` (README.md). What is worth keeping goes to back/, in pieces of 15 MB. SET has further words
-# for both trainings, as --set pairs; TRACES are the files of prepared traces, if there are several; MICRO are the sizes of
-# micro-batches to try, in tokens. For two trainings on one GPU of 140 GB begin with 12288. AGENT=search-r1 trains the
-# single-context agent instead of CoDA.
+# for both trainings, as --set pairs; MICRO are the sizes of micro-batches to try, in tokens: for two trainings on one GPU
+# of 140 GB begin with 12288. AGENT=search-r1 trains the single-context agent instead of CoDA.
 set -u
 size=$1 seconds=$2 start=${3:-} name=qwen-$1 agent=${AGENT:-coda}
 case $agent in
@@ -19,12 +18,11 @@ reserve=${RESERVE:-130}  # seconds for what comes after PECO
 model=${MODEL:-torch:$name}
 office=../shared/data/ordinary/dev/questions.jsonl
 passages=${PASSAGES:-../shared/data/train/hotpotqa_train_corpus.jsonl.gz}
-traces=${TRACES:-runs/qwen-${sft#*/}.xz}  # both sizes read the same tokens
 
 minutes() { awk "BEGIN { m = ($(left) - $1) / 60; print (m > 0.2 ? m : 0.2) }"; }
 
-# What a model has to write first, and the gold traces. What was carried here is not made again; of two sizes one makes
-# it, and the other waits.
+# What a model has to write first, and the gold traces. What was carried here is not made again; of trainings that run at
+# once one makes it, and the others wait.
 prepare() {
     (
         flock 9
@@ -38,11 +36,17 @@ prepare() {
                     --count 4000 >> logs/asked-office.log 2>&1 &
         fi
         wait
-        if [ -z "$start" ] && [ ! -e "${traces%% *}" ]; then
-            $python -m subquest train "recipes/$sft.toml" --prepare runs/new.xz ${SET:-} > logs/traces.log 2>&1 \
-                && mv runs/new.xz $traces
-        fi
-    ) 9> runs/prepare.lock
+    ) 9> runs/asked.lock
+    (
+        flock 9
+        [ -n "$start" ] || for part in rest asked; do
+            made=${sft#*/}-$part  # both sizes read the same tokens
+            [ -e "runs/$made.xz" ] && continue
+            $python recipes/lab/part.py "recipes/qwen-1.5b/${sft#*/}.toml" $part > "runs/$made.toml" || continue
+            $python -m subquest train "runs/$made.toml" --prepare "runs/new-$made.xz" ${SET:-} > "logs/traces-$made.log" 2>&1 \
+                && mv "runs/new-$made.xz" "runs/$made.xz"
+        done
+    ) 9> "runs/${sft#*/}.lock"
 }
 
 ask() {  # FOLDER SOURCE COUNT
@@ -83,7 +87,8 @@ results() {
 mkdir -p runs
 prepare
 if [ -z "$start" ]; then
-    train "recipes/$sft.toml" "$run-sft" "${PECO:-900}" --set "traces=[\"${traces// /\", \"}\"]"
+    traces=$(printf ', "%s"' runs/"${sft#*/}"-*.xz)
+    train "recipes/$sft.toml" "$run-sft" "${PECO:-900}" --set "traces=[${traces#, }]"
     start=runs/$run-sft/last
     adapter "$run-sft" last
     results "${run#qwen-}-sft"

@@ -1,5 +1,6 @@
 """The scripts for a lent GPU: what is carried there, the schedules on tiny models, what is handed back."""
 
+import io
 import json
 import lzma
 import os
@@ -54,7 +55,7 @@ def test_the_schedule_trains_twice_and_hands_its_results_over(tmp_path: Path) ->
         assert (tmp_path / f"runs/qwen-1.5b-{run}/last/adapter_model.safetensors").is_file()
     assert (tmp_path / "runs/asked/passages.jsonl").read_text(), (tmp_path / "logs/asked.log").read_text()
     sft, peco = (json.loads((tmp_path / f"runs/qwen-1.5b-{run}/recipe.json").read_text()) for run in ("sft", "peco"))
-    assert sft["traces"] == ["runs/qwen-sft.xz"]
+    assert sft["traces"] == ["runs/sft-asked.xz", "runs/sft-rest.xz"]
     assert peco["model"]["adapter"] == "runs/qwen-1.5b-sft/last"
     home = tmp_path / "home"
     home.mkdir()
@@ -67,6 +68,38 @@ def test_the_schedule_trains_twice_and_hands_its_results_over(tmp_path: Path) ->
     with tarfile.open(joined) as archive:
         names = archive.getnames()
     assert {"logs/qwen-1.5b-sft.log", "runs/qwen-1.5b-peco/run.sqlite", "runs/qwen-1.5b-peco/recipe.json"} <= set(names)
+
+
+def test_three_trainings_run_at_once_and_their_best_weights_are_measured(tmp_path: Path) -> None:
+    """The schedule of schedules, with others in the place of those that it starts."""
+    lab = tmp_path / "recipes/lab"
+    lab.mkdir(parents=True)
+    for name in ("three.sh", "common.sh"):
+        (lab / name).symlink_to(ROOT / "recipes/lab" / name)
+    note = 'echo "$(basename $0) $* agent=$AGENT share=$SUBQUEST_GPU_SHARE$SHARE" >> called\n'
+    (lab / "train.sh").write_text(note)
+    (lab / "sets.sh").write_text(f"{note}mkdir -p runs && touch runs/$1.sqlite\n")
+    settings = {"AGENT": "", "SHARE": "", "SUBQUEST_GPU_SHARE": ""}
+    subprocess.run(
+        ["bash", "recipes/lab/three.sh", "900"], cwd=tmp_path, env=os.environ | settings, check=True, timeout=60
+    )
+    called = (tmp_path / "called").read_text().splitlines()
+    assert [line.split()[0] for line in called] == ["train.sh"] * 3 + ["sets.sh"] * 3, "weights first"
+    trained, measured = sorted(called[:3]), sorted(called[3:])
+    assert [line.split()[1] + line.split()[3] for line in trained] == [
+        "0.5bagent=coda",
+        "1.5bagent=coda",
+        "1.5bagent=search-r1",
+    ]
+    assert all(780 <= int(line.split()[2]) <= 790 for line in trained), "time is left for the evaluation sets"
+    assert sum(float(line.rpartition("=")[2]) for line in trained) < 0.5
+    assert [line.split()[-3] for line in measured] == [
+        "runs/qwen-0.5b-peco/best",
+        "runs/qwen-1.5b-peco/best",
+        "runs/qwen-1.5b-search-r1-rl/best",
+    ]
+    with tarfile.open(fileobj=io.BytesIO((tmp_path / "back/results-sets.tar.xz.part-00").read_bytes())) as archive:
+        assert "runs/eval-search-r1-1.5b.sqlite" in archive.getnames()
 
 
 def measured(folder: Path, plan: str, *words: str, **settings: str) -> tuple[str, dict[str, bytes]]:

@@ -56,6 +56,15 @@ QUESTIONS = {
 }
 REWORDED = {"Who is the elected mayor of the town Kestel?": "Who governs Kestel today?"}
 CLARIFIED = {"What was the sum paid for it?": "What was the sum paid for this Orvane Bridge?"}
+TOLD = {
+    "Who was the engineer behind the Orvane Bridge?": "I walked over the Orvane Bridge today. Who was the engineer "
+    "behind it?",
+    "On what day could carts first use the Orvane Bridge?": "I write about carts and the Orvane Bridge. On what day "
+    "could carts first use the Orvane Bridge?",
+    "Who governs Kestel today?": "I moved to Kestel, where I met Pavel Orn. Who governs it today?",
+    "In which place did Mila Torrun spend her childhood?": "I read of Mila Torrun and Selma Quist. In which place did "
+    "she spend her childhood?",
+}
 DESCRIBED = {
     "Who was the engineer behind the Orvane Bridge?": "The engineer behind the Orvane Bridge.",
     "In which place did the engineer behind the Orvane Bridge spend her childhood?": "the place of the childhood that "
@@ -66,7 +75,9 @@ DESCRIBED = {
 def answers() -> dict[str, str]:
     known = {question: answer for pairs in QUESTIONS.values() for question, answer in pairs}
     mended = REWORDED | {asked: made.replace("this", "the") for asked, made in CLARIFIED.items()}
-    return {**known, **{made: known[asked] for asked, made in mended.items()}}
+    for asked, made in (*mended.items(), *TOLD.items()):
+        known[made] = known[asked]
+    return known
 
 
 def write(context: Context) -> str:
@@ -85,6 +96,8 @@ def write(context: Context) -> str:
         if asked.startswith("Who was"):
             return f"Was {value} the engineer behind the Orvane Bridge?"
         return f"Could carts first use the Orvane Bridge on the day {value}?"
+    if system == prompts.TELL:
+        return TOLD.get(user, user)
     assert system == prompts.DESCRIBE
     return DESCRIBED.get(user, "somebody")
 

@@ -14,6 +14,7 @@ from subquest.process import run_sync
 from subquest.question_writing import checks, prompts
 from subquest.question_writing.dataset import write_dataset
 from subquest.question_writing.rewording import (
+    ADDED_TYPES,
     JOURNAL,
     Rewriter,
     reword_questions,
@@ -121,17 +122,49 @@ def test_a_question_of_two_steps_is_put_together_again(index: Index, tmp_path: P
     assert [step.question for step in longer.decomposition] == [made[engineer], childhood.replace("Mila Torrun", "#1")]
 
 
+def test_somebody_tells_their_situation_and_asks_what_leans_on_it(index: Index, tmp_path: Path) -> None:
+    written = reworded(index, tmp_path / "out")
+    (told,) = (q for one in written for q in one.questions if q.type == "told")
+    assert told.question == "I walked over the Orvane Bridge today. Who was the engineer behind it?"
+    original = next(q for one in written for q in one.questions if q.question == told.meta["told"])
+    assert (told.decomposition, told.answers) == (original.decomposition, original.answers)
+    assert told.supporting_ids == original.supporting_ids
+    _, refused = totals(written)
+    assert refused[f"told: {checks.ALONE}"] == 1, "the last sentence names the bridge and the carts"
+    assert refused[f"told: {checks.LEAK}"] >= 1, "Pavel Orn governs it"
+    assert refused[f"told: {checks.ADDED}"] >= 1, "nobody spoke of Selma Quist"
+    assert refused[f"told: {checks.MALFORMED}"] >= 1, "no situation"
+
+
+def test_a_question_of_two_steps_is_told_too(index: Index, tmp_path: Path) -> None:
+    whole = "In which place did the engineer behind the Orvane Bridge spend her childhood?"
+    text = "We went over the Orvane Bridge by bus. In which place did the engineer behind it spend her childhood?"
+
+    def telling(context: Context) -> str:
+        asked = context.messages[-1].content
+        return text if context.messages[0].content == prompts.TELL and asked == whole else spoken(context)
+
+    writer = Rewriter(ScriptedEngine(telling), index)
+    written = run_sync(write_questions(writer, index, tmp_path / "out", 100, workers=4))
+    run_sync(reword_questions(writer, written, tmp_path / "out", workers=4))
+    found = [q for one in with_reworded(written, tmp_path / "out") for q in one.questions if q.type == "told-bridge"]
+    (told,) = found
+    assert (told.question, told.answers) == (text, ("Kestel",))
+    assert [step.answer for step in told.decomposition] == ["Mila Torrun", "Kestel"]
+
+
 def test_it_comes_besides_the_count_and_into_the_split_of_its_passage(index: Index, tmp_path: Path) -> None:
     written = reworded(index, tmp_path / "out")
     made = write_dataset(written, index, tmp_path / "out", 100, 0.0).questions["train"]
-    assert [q.type for q in made].count("reworded") == 1
-    own = len(made) - 1
-    assert len(write_dataset(written, index, tmp_path / "out", own, 0.0).questions["train"]) == own + 1
+    added = [q.type for q in made if q.type in ADDED_TYPES]
+    assert sorted(added) == ["reworded", "told"]
+    own = len(made) - 2
+    assert len(write_dataset(written, index, tmp_path / "out", own, 0.0).questions["train"]) == own + 2
     halves = write_dataset(written, index, tmp_path / "halves", own, 0.5).questions
     for questions in halves.values():
         for question in questions:
-            if question.type == "reworded":
-                assert question.meta["reworded"] in {q.question for q in questions}
+            if question.type in ADDED_TYPES:
+                assert question.meta[question.type] in {q.question for q in questions}
 
 
 def test_a_stopped_rewording_goes_on(index: Index, tmp_path: Path) -> None:
@@ -156,4 +189,4 @@ def test_the_command_needs_a_model_and_counts_what_it_made(
     told = json.loads(capsys.readouterr().out)
     assert told["kept"]["reworded"] == 1
     lines = (tmp_path / "out/train/questions.jsonl").read_text().splitlines()
-    assert "reworded" in {json.loads(line)["type"] for line in lines}
+    assert {"reworded", "told"} <= {json.loads(line)["type"] for line in lines}

@@ -27,6 +27,7 @@ UNNAMED = "it lacks the name that it has to contain"
 COPIED = "it copies a sentence"
 LOST = "a name or a part of what is asked was lost"
 CLOSE = "it still has the words of the passage"
+ALONE = "its last sentence says everything"
 
 LONGEST_QUESTION = 40
 LONGEST_JOINED = 60
@@ -308,6 +309,21 @@ def reworded_flaw(made: str, question: str, subject: str = "") -> str:
     if any(not mentions(made, name) for name in names_in(question)):
         return LOST
     return ADDED if _adds(made, (question, subject)) else ""
+
+
+def told_flaw(made: str, question: Question) -> str:
+    """Why a situation with a question cannot take the place of a question alone: the last sentence asks and is not
+    clear by itself, what comes before it does not ask, and together they tell what the question tells and no more."""
+    *situation, asked = _SENTENCE.split(made)
+    if not situation or not _is_question(made, LONGEST_JOINED) or "?" not in asked:
+        return MALFORMED
+    if any(gives_away(made, step.answer) for step in question.decomposition):
+        return LEAK
+    if not _keeps(made, question.question, KEPT_SHARE):
+        return LOST
+    if _keeps(asked, question.question, KEPT_SHARE):
+        return ALONE
+    return ADDED if _adds(made, (question.question, "I")) else ""
 
 
 def shared_words(text: str, passage: Document) -> float:

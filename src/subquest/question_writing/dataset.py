@@ -20,7 +20,7 @@ from ..metrics import normalize
 from ..output_file import complete_file
 from ..record import Document, Question
 from ..retrieval.index import Index
-from .rewording import TYPES
+from .rewording import ADDED_TYPES
 from .writing import Written
 
 WHOLE = 100_000
@@ -49,7 +49,7 @@ def write_dataset(written: Sequence[Written], index: Index, out: Path, count: in
     every = round(1 / dev) if dev else 0
     for number, one in enumerate(written):
         for question in one.questions:
-            own = question.type not in TYPES.values()
+            own = question.type not in ADDED_TYPES
             if first >= count and own:
                 break
             if (key := normalize(question.question)) in seen:

@@ -130,6 +130,21 @@ OTHERWISE_EXAMPLES = (
     "On 3 March 2021, how many of the staff came to hear what to do if something burns?",
 )
 
+TELL = """You are given a question. Write what somebody says who needs the answer: first one or two sentences about \
+their situation, which do not say yet what they want to know, then a short question that leans on them with words \
+like "it", "there" or "they". Keep names, codes and numbers exactly as they are, and add none. Everything that the \
+question tells must be said, in the situation or in the short question. Reply with what they say only."""
+TELL_EXAMPLES = (
+    "Who is responsible for the maintenance of the lifts at Pell Hall?",
+    "I am at Pell Hall and one of the lifts is stuck again. Who is responsible for their maintenance?",
+    "On what date does the lease of the warehouse in Low Mill end?",
+    "We are thinking of moving out of the warehouse in Low Mill. On what date does its lease end?",
+    "What is the phone number of the person who ordered the new engine of the ferry Marlow?",
+    "Somebody ordered a new engine for the ferry Marlow, and I have to talk to that person. What is the phone number?",
+    "How much did the firm that repaired the clock of Pell Hall charge in 1931?",
+    "A firm repaired the clock of Pell Hall, and I am writing about its prices. How much did it charge in 1931?",
+)
+
 
 def otherwise_prompt(question: str, avoid: Iterable[str]) -> str:
     return f"Question: {question}\nAvoid: {', '.join(avoid) or 'none'}"

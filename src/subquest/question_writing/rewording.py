@@ -9,13 +9,17 @@ answer.
 
 A question of several steps is put together again from its steps: the first one must be put otherwise, later ones are
 where they can be. And a single question that has been put otherwise is continued where its answer is a name.
+
+People also begin with their situation and then ask (`told`). The plan stays that of the question they mean: its tasks
+name what the short question at the end does not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -30,6 +34,10 @@ from .writing import DIFFERENT, NOT_DESCRIBED, NOT_FOUND, Drafts, Writer, Writte
 JOURNAL = "reworded.jsonl"
 TYPES = {"single": "reworded", "bridge": "reworded-bridge"}
 """The type of what is made of a question, by the type of the question."""
+TOLD = {"single": "told", "bridge": "told-bridge"}
+"""The type of a question that begins with a situation, in the same way."""
+ADDED_TYPES = frozenset((*TYPES.values(), *TOLD.values()))
+"""What comes besides the questions that were asked for."""
 TRIES = 2
 """Times that the model puts a question otherwise, before it is given up."""
 _WORD = re.compile(r"[^\W\d_]{4,}")
@@ -45,12 +53,21 @@ class Reworded(Record):
     """Why there is none."""
     longer: tuple[Question, ...] = ()
     """Questions of several steps that begin with it."""
+    told: Question | None = None
+    """The original, as somebody asks it who begins with their situation."""
+    not_told: str = ""
+    """Why there is none of these."""
 
 
 class Rewriter(Writer):
     """Puts questions otherwise with one model."""
 
     async def reword(self, question: Question) -> Reworded:
+        """The question in other words, and as somebody asks it who begins with their situation."""
+        made, (told, reason) = await asyncio.gather(self._reworded(question), self._told(question))
+        return replace(made, told=told, not_told=reason)
+
+    async def _reworded(self, question: Question) -> Reworded:
         steps, seen = list(question.decomposition), list(question.context_ids)
         for number, (step, passage) in enumerate(zip(steps, question.supporting_ids, strict=True)):
             name = steps[number - 1].answer if number else ""
@@ -87,6 +104,35 @@ class Rewriter(Writer):
             replace(q, id=f"{made.id}-{n}", type=TYPES["bridge"], meta={**q.meta, "reworded": made.meta["reworded"]})
             for n, q in enumerate(found)
         )
+
+    async def _told(self, question: Question) -> tuple[Question | None, str]:
+        """The question with a situation before it, or why there is none."""
+        reason = ""
+        for attempt in range(TRIES):
+            key = ("told", question.question, attempt)
+            reply = await self._ask(prompts.TELL, prompts.TELL_EXAMPLES, question.question, *key, tokens=90)
+            text = " ".join(reply.split())
+            reason = checks.told_flaw(text, question)
+            found: list[Document] = []
+            if not reason and question.type == "single":
+                reason, found = await self._told_objection(text, question)
+            if not reason:
+                made = replace(
+                    question,
+                    id=f"{question.id}-told",
+                    question=text,
+                    type=TOLD[question.type],
+                    context_ids=tuple(dict.fromkeys((*question.context_ids, *(d.id for d in found)))),
+                    meta={**question.meta, "told": question.question},
+                )
+                return made, ""
+        return None, reason
+
+    async def _told_objection(self, text: str, question: Question) -> tuple[str, list[Document]]:
+        passage = self._index.get(question.supporting_ids[0])
+        found = await self._search(text)
+        same = passage is not None and await self._answers(text, question.answers[0], passage, found)
+        return ("" if same else DIFFERENT), found
 
     async def _joined(self, question: Question, steps: tuple[Step, ...]) -> tuple[str, str]:
         """The question that steps make together, or why they make none."""
@@ -158,7 +204,7 @@ async def reword_questions(
             for question in waiting:
                 made = await rewriter.reword(question)
                 add(made)
-                kept += (made.question is not None) + len(made.longer)
+                kept += (made.question is not None) + len(made.longer) + (made.told is not None)
                 if progress:
                     progress(kept)
 
@@ -172,11 +218,8 @@ def with_reworded(written: Sequence[Written], out: Path) -> list[Written]:
 
 
 def _extended(one: Written, made: Mapping[str, Reworded]) -> Written:
-    found = [made[q.id] for q in one.questions if q.id in made]
-    types = {q.id: TYPES[q.type] for q in one.questions if q.id in made}
-    refused = Counter(f"{types[each.original]}: {each.refused}" for each in found if each.refused)
-    return replace(one, questions=(*one.questions, *_questions(found)), refused={**one.refused, **refused})
-
-
-def _questions(found: Iterable[Reworded]) -> Iterator[Question]:
-    return (q for each in found if each.question is not None for q in (each.question, *each.longer))
+    found = [(q.type, made[q.id]) for q in one.questions if q.id in made]
+    refused = Counter(f"{TYPES[type]}: {each.refused}" for type, each in found if each.refused)
+    refused.update(f"{TOLD[type]}: {each.not_told}" for type, each in found if each.not_told)
+    more = [q for _, each in found for q in (each.question, *each.longer, each.told) if q is not None]
+    return replace(one, questions=(*one.questions, *more), refused={**one.refused, **refused})
