@@ -70,19 +70,18 @@ def test_the_schedule_trains_twice_and_hands_its_results_over(tmp_path: Path) ->
     assert {"logs/qwen-1.5b-sft.log", "runs/qwen-1.5b-peco/run.sqlite", "runs/qwen-1.5b-peco/recipe.json"} <= set(names)
 
 
-def test_three_trainings_run_at_once_and_their_best_weights_are_measured(tmp_path: Path) -> None:
+def test_trainings_run_at_once_and_their_best_weights_are_measured(tmp_path: Path) -> None:
     """The schedule of schedules, with others in the place of those that it starts."""
     lab = tmp_path / "recipes/lab"
     lab.mkdir(parents=True)
-    for name in ("three.sh", "common.sh"):
+    for name in ("trainings.sh", "common.sh"):
         (lab / name).symlink_to(ROOT / "recipes/lab" / name)
     note = 'echo "$(basename $0) $* agent=$AGENT share=$SUBQUEST_GPU_SHARE$SHARE" >> called\n'
     (lab / "train.sh").write_text(note)
     (lab / "sets.sh").write_text(f"{note}mkdir -p runs && touch runs/$1.sqlite\n")
     settings = {"AGENT": "", "SHARE": "", "SUBQUEST_GPU_SHARE": ""}
-    subprocess.run(
-        ["bash", "recipes/lab/three.sh", "900"], cwd=tmp_path, env=os.environ | settings, check=True, timeout=60
-    )
+    schedule = ["bash", "recipes/lab/trainings.sh", "900", "1.5b", "0.5b", "1.5b:search-r1"]
+    subprocess.run(schedule, cwd=tmp_path, env=os.environ | settings, check=True, timeout=60)
     called = (tmp_path / "called").read_text().splitlines()
     assert [line.split()[0] for line in called] == ["train.sh"] * 3 + ["sets.sh"] * 3, "weights first"
     trained, measured = sorted(called[:3]), sorted(called[3:])
@@ -99,7 +98,7 @@ def test_three_trainings_run_at_once_and_their_best_weights_are_measured(tmp_pat
         "runs/qwen-1.5b-search-r1-rl/best",
     ]
     with tarfile.open(fileobj=io.BytesIO((tmp_path / "back/results-sets.tar.xz.part-00").read_bytes())) as archive:
-        assert "runs/eval-search-r1-1.5b.sqlite" in archive.getnames()
+        assert "runs/eval-1.5b-search-r1.sqlite" in archive.getnames()
 
 
 def measured(folder: Path, plan: str, *words: str, **settings: str) -> tuple[str, dict[str, bytes]]:

@@ -315,7 +315,7 @@ def told_flaw(made: str, question: Question) -> str:
     """Why a situation with a question cannot take the place of a question alone: the last sentence asks and is not
     clear by itself, what comes before it does not ask, and together they tell what the question tells and no more."""
     *situation, asked = _SENTENCE.split(made)
-    if not situation or not _is_question(made, LONGEST_JOINED) or "?" not in asked:
+    if not situation or not _is_question(made, LONGEST_JOINED):
         return MALFORMED
     if any(gives_away(made, step.answer) for step in question.decomposition):
         return LEAK
