@@ -65,6 +65,13 @@ TOLD = {
     "In which place did Mila Torrun spend her childhood?": "I read of Mila Torrun and Selma Quist. In which place did "
     "she spend her childhood?",
 }
+DOUBLE = {
+    "In which place did Mila Torrun spend her childhood?": "Who was the engineer behind the Orvane Bridge, and in "
+    "which place did she spend her childhood?",
+    "What was the sum paid for the Orvane Bridge?": "On what day could carts first use the Orvane Bridge, and what was "
+    "the sum paid for it?",
+}
+"""By the second of two questions."""
 DESCRIBED = {
     "Who was the engineer behind the Orvane Bridge?": "The engineer behind the Orvane Bridge.",
     "In which place did the engineer behind the Orvane Bridge spend her childhood?": "the place of the childhood that "
@@ -98,6 +105,8 @@ def write(context: Context) -> str:
         return f"Could carts first use the Orvane Bridge on the day {value}?"
     if system == prompts.TELL:
         return TOLD.get(user, user)
+    if system == prompts.DOUBLE:
+        return DOUBLE.get(user.splitlines()[1].removeprefix("Second: "), user)
     assert system == prompts.DESCRIBE
     return DESCRIBED.get(user, "somebody")
 

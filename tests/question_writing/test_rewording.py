@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from subquest.cli import main
+from subquest.data import questions_from
+from subquest.engine.chat_format import CHATML
 from subquest.engine.scripted import Context, ScriptedEngine
+from subquest.engine.torch.vocabulary import Vocabulary
 from subquest.process import run_sync
 from subquest.question_writing import checks, prompts
 from subquest.question_writing.dataset import write_dataset
@@ -22,7 +25,10 @@ from subquest.question_writing.rewording import (
     words_to_avoid,
 )
 from subquest.question_writing.writing import DIFFERENT, Written, totals, write_questions
+from subquest.record import Question
 from subquest.retrieval.index import Index
+from subquest.train.random_model import tiny_source
+from subquest.train.teacher import make_traces
 
 from .rule_writer import DOCUMENTS, QUESTIONS, answers, collection, write
 
@@ -153,13 +159,71 @@ def test_a_question_of_two_steps_is_told_too(index: Index, tmp_path: Path) -> No
     assert [step.answer for step in told.decomposition] == ["Mila Torrun", "Kestel"]
 
 
+def test_two_things_are_asked_for_at_once(index: Index, tmp_path: Path) -> None:
+    written = reworded(index, tmp_path / "out")
+    made = [q for one in written for q in one.questions if q.type == "double"]
+    one_passage, on_the_way = sorted(made, key=lambda q: len(q.supporting_titles))
+    assert (
+        one_passage.question == "On what day could carts first use the Orvane Bridge, and what was the sum paid for it?"
+    )
+    assert one_passage.answers == ("4 May 1871, 31,000 crowns", "4 May 1871 and 31,000 crowns")
+    assert [step.answer for step in one_passage.decomposition] == ["4 May 1871", "31,000 crowns"]
+    assert on_the_way.question.endswith("and in which place did she spend her childhood?")
+    assert on_the_way.answers[0] == "Mila Torrun, Kestel"
+    assert on_the_way.decomposition[1].question == "In which place did #1 spend her childhood?"
+    assert on_the_way.supporting_ids == ("bridge", "torrun")
+
+
+@pytest.mark.parametrize("system", ["coda", "search-r1", "autorefine", "decor", "apex", "rag"])
+def test_what_was_added_gives_gold_traces(system: str, index: Index, tmp_path: Path) -> None:
+    write_dataset(reworded(index, tmp_path), index, tmp_path, 100, 0.0)
+    asked = [q for q in questions_from(str(tmp_path / "train")) if q.type in ("told", "double")]
+    source = tiny_source()
+    vocabulary = Vocabulary(source.tokenizer, source.architecture.vocabulary)
+    made = run_sync(make_traces(system, asked, index, vocabulary, CHATML, prompts="full", document_tokens=4000))
+    assert len(made.episodes) == len(asked) == 3, made.rejected
+    if system == "coda":
+        planners = {e.question.question: e.by_role("planner")[0].written_turns for e in made.episodes}
+        first, *_, last = next(turns for question, turns in planners.items() if "childhood" in question)
+        assert "2. In which place did #1 spend her childhood?" in first
+        assert "engineer behind the Orvane Bridge? Mila Torrun; In which place" in last
+        told, _ = next(turns for question, turns in planners.items() if question.startswith("I walked"))
+        assert "<task>I walked over the Orvane Bridge today. Who was" in told, "nothing of the situation is lost"
+
+
+DOUBLED = {
+    "Who drew up the Orvane Bridge, and when was it opened?": "",
+    "Who drew up the Orvane Bridge?": checks.LOST,
+    "Who drew up the Orvane Bridge, and was it opened on 4 May 1871?": checks.LEAK,
+    "Who drew up the Orvane Bridge, and when was the Selvane Bridge opened?": checks.ADDED,
+    "Who drew up the Orvane Bridge? When was it opened?": checks.MALFORMED,
+}
+
+
+@pytest.mark.parametrize(("made", "flaw"), DOUBLED.items())
+def test_a_question_for_two_things_asks_for_both(made: str, flaw: str) -> None:
+    first = Question("1", "Who drew up the Orvane Bridge?", ("Mila Torrun",))
+    second = Question("2", "When was the Orvane Bridge opened?", ("4 May 1871",))
+    assert checks.double_flaw(made, first, second, "") == flaw
+
+
+def test_a_question_for_two_things_does_not_have_the_name_between_them() -> None:
+    first = Question("1", "Who drew up the Orvane Bridge?", ("Mila Torrun",))
+    second = Question("2", "Where did Mila Torrun grow up?", ("Kestel",))
+    assert not checks.double_flaw(
+        "Who drew up the Orvane Bridge, and where did she grow up?", first, second, "Mila Torrun"
+    )
+    told = "Who drew up the Orvane Bridge, and where did Mila Torrun grow up?"
+    assert checks.double_flaw(told, first, second, "Mila Torrun") == checks.LEAK
+
+
 def test_it_comes_besides_the_count_and_into_the_split_of_its_passage(index: Index, tmp_path: Path) -> None:
     written = reworded(index, tmp_path / "out")
     made = write_dataset(written, index, tmp_path / "out", 100, 0.0).questions["train"]
     added = [q.type for q in made if q.type in ADDED_TYPES]
-    assert sorted(added) == ["reworded", "told"]
-    own = len(made) - 2
-    assert len(write_dataset(written, index, tmp_path / "out", own, 0.0).questions["train"]) == own + 2
+    assert sorted(added) == ["double", "double", "reworded", "told"]
+    own = len(made) - 4
+    assert len(write_dataset(written, index, tmp_path / "out", own, 0.0).questions["train"]) == own + 4
     halves = write_dataset(written, index, tmp_path / "halves", own, 0.5).questions
     for questions in halves.values():
         for question in questions:

@@ -326,6 +326,23 @@ def told_flaw(made: str, question: Question) -> str:
     return ADDED if _adds(made, (question.question, "I")) else ""
 
 
+def double_flaw(made: str, first: Question, second: Question, name: str) -> str:
+    """Why a question does not ask for both of two things. With a `name`, the second question has the answer to the
+    first one, which must be gone."""
+    if not _is_question(made, LONGEST_JOINED):
+        return MALFORMED
+    answers = (first.answers[0], second.answers[0])
+    if any(gives_away(made, answer) for answer in answers):
+        return LEAK
+    rest = second.question.replace(name, " ") if name else second.question
+    asked = [_QUESTION_WORD.search(question.question) for question in (first, second)]
+    if any(word and not mentions(made, word[0]) for word in asked) or not _keeps(made, first.question, KEPT_SHARE):
+        return LOST
+    if not _keeps(made, rest, KEPT_SHARE):
+        return LOST
+    return ADDED if _adds(made, (first.question, rest)) else ""
+
+
 def shared_words(text: str, passage: Document) -> float:
     """The share of a text's content words that a passage has; 0 where there are none."""
     words = set(_terms(text))

@@ -146,6 +146,30 @@ TELL_EXAMPLES = (
 )
 
 
+DOUBLE = """You are given two questions. Write one question that asks for both, the first thing first, as somebody \
+says it in one sentence. Do not repeat a name: write "it", "there" or "they" where it is clear. A name to leave out is \
+the answer to the first question, so the question must not have it. Keep all other names, codes and numbers, and add \
+none. Reply with the question only."""
+DOUBLE_EXAMPLES = (
+    "First: Who is responsible for the lifts at Pell Hall?\nSecond: When were the lifts at Pell Hall last checked?\n"
+    "Leave out: nothing",
+    "Who is responsible for the lifts at Pell Hall, and when were they last checked?",
+    "First: Which firm repaired the clock of Pell Hall?\nSecond: In which town is Brandt & Sons?\n"
+    "Leave out: Brandt & Sons",
+    "Which firm repaired the clock of Pell Hall, and in which town is it?",
+    "First: How much was spent on the laser cutter in Low Mill?\nSecond: From whom was the press of High Yard bought?\n"
+    "Leave out: nothing",
+    "How much was spent on the laser cutter in Low Mill, and from whom was the press of High Yard bought?",
+    "First: Who ordered the new engine of the ferry Marlow?\nSecond: What is the phone number of Ada Quill?\n"
+    "Leave out: Ada Quill",
+    "Who ordered the new engine of the ferry Marlow, and what is that person's phone number?",
+)
+
+
+def double_prompt(first: str, second: str, name: str) -> str:
+    return f"First: {first}\nSecond: {second}\nLeave out: {name or 'nothing'}"
+
+
 def otherwise_prompt(question: str, avoid: Iterable[str]) -> str:
     return f"Question: {question}\nAvoid: {', '.join(avoid) or 'none'}"
 

@@ -11,7 +11,8 @@ A question of several steps is put together again from its steps: the first one 
 where they can be. And a single question that has been put otherwise is continued where its answer is a name.
 
 People also begin with their situation and then ask (`told`). The plan stays that of the question they mean: its tasks
-name what the short question at the end does not.
+name what the short question at the end does not. And they ask for two things at once (`double`): for what two questions
+about one passage ask, or for what a question of several steps finds on the way as well as for its answer.
 """
 
 from __future__ import annotations
@@ -36,11 +37,15 @@ TYPES = {"single": "reworded", "bridge": "reworded-bridge"}
 """The type of what is made of a question, by the type of the question."""
 TOLD = {"single": "told", "bridge": "told-bridge"}
 """The type of a question that begins with a situation, in the same way."""
-ADDED_TYPES = frozenset((*TYPES.values(), *TOLD.values()))
+DOUBLE = "double"
+"""The type of a question that asks for two things."""
+ADDED_TYPES = frozenset((*TYPES.values(), *TOLD.values(), DOUBLE))
 """What comes besides the questions that were asked for."""
 TRIES = 2
 """Times that the model puts a question otherwise, before it is given up."""
 _WORD = re.compile(r"[^\W\d_]{4,}")
+Made = tuple[tuple[Question, ...], str]
+"""What was made of a question, or why nothing was."""
 
 
 class Reworded(Record):
@@ -48,26 +53,23 @@ class Reworded(Record):
 
     original: str
     """The id of the question."""
-    question: Question | None = None
-    refused: str = ""
-    """Why there is none."""
-    longer: tuple[Question, ...] = ()
-    """Questions of several steps that begin with it."""
-    told: Question | None = None
-    """The original, as somebody asks it who begins with their situation."""
-    not_told: str = ""
-    """Why there is none of these."""
+    questions: tuple[Question, ...] = ()
+    refused: Mapping[str, str] = {}
+    """By type of question, why there is none."""
 
 
 class Rewriter(Writer):
     """Puts questions otherwise with one model."""
 
-    async def reword(self, question: Question) -> Reworded:
-        """The question in other words, and as somebody asks it who begins with their situation."""
-        made, (told, reason) = await asyncio.gather(self._reworded(question), self._told(question))
-        return replace(made, told=told, not_told=reason)
+    async def reword(self, question: Question, other: Question | None = None) -> Reworded:
+        """The question in other words, as somebody asks it who begins with their situation, and together with another
+        one about the same passage, or with its own first step."""
+        types = (TYPES[question.type], TOLD[question.type], DOUBLE)
+        made = await asyncio.gather(self._reworded(question), self._told(question), self._doubled(question, other))
+        refused = {type: reason for type, (_, reason) in zip(types, made, strict=True) if reason}
+        return Reworded(question.id, tuple(q for questions, _ in made for q in questions), refused)
 
-    async def _reworded(self, question: Question) -> Reworded:
+    async def _reworded(self, question: Question) -> Made:
         steps, seen = list(question.decomposition), list(question.context_ids)
         for number, (step, passage) in enumerate(zip(steps, question.supporting_ids, strict=True)):
             name = steps[number - 1].answer if number else ""
@@ -77,10 +79,10 @@ class Rewriter(Writer):
                 steps[number] = replace(step, question=text.replace(name, f"#{number}") if number else text)
                 seen += (document.id for document in found)
             elif not number:
-                return Reworded(question.id, refused=reason)
+                return (), reason
         joined, refused = await self._joined(question, tuple(steps))
         if refused:
-            return Reworded(question.id, refused=refused)
+            return (), refused
         made = replace(
             question,
             id=f"{question.id}-otherwise",
@@ -90,7 +92,7 @@ class Rewriter(Writer):
             decomposition=tuple(steps),
             meta={**question.meta, "reworded": question.question},
         )
-        return Reworded(question.id, made, longer=await self._longer(made) if question.type == "single" else ())
+        return (made, *(await self._longer(made) if question.type == "single" else ())), ""
 
     async def _longer(self, made: Question) -> tuple[Question, ...]:
         """Questions of several steps that begin with a single one, where its answer is a name."""
@@ -105,7 +107,7 @@ class Rewriter(Writer):
             for n, q in enumerate(found)
         )
 
-    async def _told(self, question: Question) -> tuple[Question | None, str]:
+    async def _told(self, question: Question) -> Made:
         """The question with a situation before it, or why there is none."""
         reason = ""
         for attempt in range(TRIES):
@@ -125,14 +127,34 @@ class Rewriter(Writer):
                     context_ids=tuple(dict.fromkeys((*question.context_ids, *(d.id for d in found)))),
                     meta={**question.meta, "told": question.question},
                 )
-                return made, ""
-        return None, reason
+                return (made,), ""
+        return (), reason
 
     async def _told_objection(self, text: str, question: Question) -> tuple[str, list[Document]]:
         passage = self._index.get(question.supporting_ids[0])
         found = await self._search(text)
         same = passage is not None and await self._answers(text, question.answers[0], passage, found)
         return ("" if same else DIFFERENT), found
+
+    async def _doubled(self, question: Question, other: Question | None) -> Made:
+        """A question for two things, or why there is none; neither, where there is nothing to ask besides."""
+        first, second, name = question, other, ""
+        if question.type == "bridge" and len(question.decomposition) == 2:
+            step, then = question.decomposition
+            name = step.answer
+            first = replace(question, question=step.question, answers=(name,))
+            second = replace(question, question=then.question.replace("#1", name), answers=(then.answer,))
+        if second is None:
+            return (), ""
+        reason = ""
+        for attempt in range(TRIES):
+            user = prompts.double_prompt(first.question, second.question, name)
+            key = ("double", first.question, second.question, attempt)
+            text = await self._ask(prompts.DOUBLE, prompts.DOUBLE_EXAMPLES, user, *key, tokens=80)
+            reason = checks.double_flaw(text, first, second, name)
+            if not reason:
+                return (_double(text, question, first, second, name),), ""
+        return (), reason
 
     async def _joined(self, question: Question, steps: tuple[Step, ...]) -> tuple[str, str]:
         """The question that steps make together, or why they make none."""
@@ -173,6 +195,28 @@ class Rewriter(Writer):
         return ("" if await self._answers(text, answer, passage, found) else DIFFERENT), found
 
 
+def _double(text: str, question: Question, first: Question, second: Question, name: str) -> Question:
+    """A question for two things, with both answers; with a `name` they are those of the question's two steps."""
+    a, b = first.answers[0], second.answers[0]
+    made = replace(
+        question,
+        id=f"{question.id}-double",
+        question=text,
+        answers=(f"{a}, {b}", f"{a} and {b}"),
+        hops=2,
+        type=DOUBLE,
+        meta={"double": question.question},
+    )
+    if name:
+        return made
+    return replace(
+        made,
+        supporting_ids=(*first.supporting_ids, *second.supporting_ids),
+        context_ids=tuple(dict.fromkeys((*first.context_ids, *second.context_ids))),
+        decomposition=(*first.decomposition, *second.decomposition),
+    )
+
+
 def words_to_avoid(question: str, passage: Document) -> list[str]:
     """The words of a question that its passage has, names aside."""
     words = dict.fromkeys(word.casefold() for word in _WORD.findall(_without_names(question)))
@@ -195,16 +239,16 @@ async def reword_questions(
 ) -> None:
     """Puts the questions otherwise that the journal of the folder does not have yet."""
     done = {one.original for one in read_journal(out / JOURNAL, Reworded)}
-    waiting = (q for one in written for q in one.questions if q.type in TYPES and q.id not in done)
+    waiting = (pair for one in written for pair in _with_others(one) if pair[0].id not in done)
     kept = 0
     with append_to_journal(out / JOURNAL) as add:
 
         async def work() -> None:
             nonlocal kept
-            for question in waiting:
-                made = await rewriter.reword(question)
+            for question, other in waiting:
+                made = await rewriter.reword(question, other)
                 add(made)
-                kept += (made.question is not None) + len(made.longer) + (made.told is not None)
+                kept += len(made.questions)
                 if progress:
                     progress(kept)
 
@@ -217,9 +261,21 @@ def with_reworded(written: Sequence[Written], out: Path) -> list[Written]:
     return [_extended(one, made) for one in written] if made else list(written)
 
 
+def _with_others(one: Written) -> list[tuple[Question, Question | None]]:
+    """What can be put otherwise; every second single question about a passage with the next one about it."""
+    others: dict[str, Question] = {}
+    waiting: dict[str, Question] = {}
+    for question in one.questions:
+        if question.type == "single":
+            if first := waiting.pop(question.supporting_ids[0], None):
+                others[first.id] = question
+            else:
+                waiting[question.supporting_ids[0]] = question
+    return [(q, others.get(q.id)) for q in one.questions if q.type in TYPES]
+
+
 def _extended(one: Written, made: Mapping[str, Reworded]) -> Written:
-    found = [(q.type, made[q.id]) for q in one.questions if q.id in made]
-    refused = Counter(f"{TYPES[type]}: {each.refused}" for type, each in found if each.refused)
-    refused.update(f"{TOLD[type]}: {each.not_told}" for type, each in found if each.not_told)
-    more = [q for _, each in found for q in (each.question, *each.longer, each.told) if q is not None]
+    found = [made[q.id] for q in one.questions if q.id in made]
+    refused = Counter(f"{type}: {reason}" for each in found for type, reason in each.refused.items())
+    more = [q for each in found for q in each.questions]
     return replace(one, questions=(*one.questions, *more), refused={**one.refused, **refused})

@@ -22,7 +22,10 @@ _NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)(?: (thousand|million|billion))?")
 _SCALE = {"": 1, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 
 SEVERAL = frozenset(
-    {"comparison", "bridge-comparison", "temporal", "superlative", "intersection", "sum", "difference", "yes-no"}
+    {
+        *("comparison", "bridge-comparison", "temporal", "superlative", "intersection", "sum", "difference", "yes-no"),
+        "double",
+    }
 )
 """Question types whose answer is worked out from results rather than being the last of them."""
 
