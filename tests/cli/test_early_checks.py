@@ -63,15 +63,15 @@ def test_nothing_to_search_is_said(command: str, toy: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("systems", "model", "said"),
     [
-        (["coda", "rag"], None, ""),
+        (["coda", "rag"], "embedded", ""),
         (["direct"], "embedded", ""),
-        (["coda", "hira"], None, "for hira it is too small"),
+        (["coda", "hira"], "smollm2", "for hira it is too small"),
         (["react"], "embedded", "for react it is too small"),
         (["hira"], "openai:big@http://127.0.0.1:9/v1", ""),
     ],
 )
 def test_a_system_that_the_embedded_model_was_not_taught_is_said(
-    systems: list[str], model: str | None, said: str, capsys: pytest.CaptureFixture[str]
+    systems: list[str], model: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     warn_of_untrained(systems, model)
     error = capsys.readouterr().err

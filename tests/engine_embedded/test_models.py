@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 
 from subquest import models
+from subquest.assemble import AgentSpec
 from subquest.cli import main
+from subquest.config import Config
 from subquest.download import http as transfers
 from subquest.download import sizes
 from subquest.errors import OutsideError, UsageError
@@ -361,6 +363,24 @@ def test_names_and_places(cache: Path, tmp_path: Path, monkeypatch: pytest.Monke
         models.embedded_model()
     (tmp_path / "mine.gguf").write_bytes(b"GGUF mine")
     assert models.embedded_model() == models.get("smollm2") == tmp_path / "mine.gguf"
+
+
+def test_what_runs_where_no_model_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = 8_000_000_000
+    monkeypatch.setattr(memory, "available_memory", lambda: free)
+    assert AgentSpec().model == memory.default_model() == "embedded"
+    cache.mkdir(parents=True)
+    for name in ("qwen-0.5b", "qwen-1.5b"):
+        model = models.known_model(name)
+        with model.path.open("wb") as file:
+            file.truncate(model.size)
+    assert AgentSpec().model == AgentSpec.from_config(Config()).model == "qwen-1.5b", "it ships with an adapter"
+    assert AgentSpec.from_config(Config(model="embedded")).model == "embedded"
+    free = 2_000_000_000
+    assert memory.default_model() == "embedded", "there is no room for it"
+    free = 8_000_000_000
+    monkeypatch.setattr(models, "ADAPTERS", cache)
+    assert memory.default_model() == "embedded", "as published it is no better"
 
 
 def test_the_table() -> None:

@@ -18,6 +18,7 @@ from ..config import Config
 from ..engine.interface import Sampling
 from ..errors import ToolError, UsageError
 from ..limits import Limits
+from ..models.memory import default_model
 from ..record import Style
 from ..retrieval.search import Mode
 from ..tools.function_tool import FunctionTool
@@ -52,7 +53,7 @@ class AgentSpec(Record, kw_only=True):
     """A named variant of the system."""
     settings: Mapping[str, Any] = {}
     """Settings of the system itself."""
-    model: str | Mapping[str, str] = "embedded"
+    model: str | Mapping[str, str] = field(default_factory=default_model)
     """As after `--model`; or a model for each role, with `""` for all other roles."""
     engine: EngineOptions = EngineOptions()
     index: str | None = None
@@ -96,7 +97,7 @@ class AgentSpec(Record, kw_only=True):
             cached = {"cache": str(config.cache.path or cache_folder() / "calls.sqlite")}
         return cls(
             system=config.system or "coda",
-            model=config.model or "embedded",
+            model=config.model or default_model(),
             engine=EngineOptions(protocol=config.protocol or "tags", prices=config.prices, **asdict(config.engine)),
             index=config.index,
             mode=config.search.mode,

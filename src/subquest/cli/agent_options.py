@@ -177,12 +177,12 @@ def _no_index(systems: Sequence[str], index: str | None) -> str:
     )
 
 
-def warn_of_untrained(systems: Sequence[str], model: str | Mapping[str, str] | None) -> None:
+def warn_of_untrained(systems: Sequence[str], model: str | Mapping[str, str]) -> None:
     """Say so where the embedded model is to run a system that it was not trained for: it is slow and answers badly."""
     from ..assemble.suitability import untrained_embedded
 
     reasons = [reason for name in systems if (reason := untrained_embedded(name))]
-    if reasons and model in (None, "embedded", "smollm2"):
+    if reasons and model in ("embedded", "smollm2"):
         print(f"subquest: {reasons[0]}: give a stronger one with --model", file=sys.stderr)
 
 

@@ -123,17 +123,20 @@ def _settings(config: Config) -> Check:
 
 def _model_file() -> Check:
     from ..models import default_adapter, is_whole, smollm2_path
+    from ..models.memory import default_model
 
     path = smollm2_path()
     adapter = default_adapter()
     whole = path.is_file() and is_whole("smollm2")
+    if not path.exists() and (other := default_model()) != "embedded":
+        return Check("embedded model", True, f"{other} runs where no model is named")
     detail = f"{path} ({'with' if adapter else 'without'} our adapter)" if whole else f"{path} is damaged"
     return Check("embedded model", whole, detail if path.is_file() else "not fetched yet", "subquest model get smollm2")
 
 
 def _larger_model() -> Check:
     from ..models import default_adapter, megabytes
-    from ..models.memory import available_memory, larger_model
+    from ..models.memory import available_memory, default_model, larger_model
 
     best = larger_model()
     if best is None:
@@ -142,12 +145,15 @@ def _larger_model() -> Check:
     use = f"--model {best.name}" + ("" if default_adapter(best.name) else " --system rag")
     if best.present:
         told = f"{use} reads ordinary documents better, slower"
+        if default_model() == best.name:
+            told += "; it runs where no model is named"
         if _unmerged(best):
             fix = f"subquest model get {best.name}"
             return Check("larger model", False, f"{told}; our adapter is not merged into it yet, which is faster", fix)
         return Check("larger model", True, told)
     detail = f"{best.name} ({megabytes(best.size)}) fits this machine and reads ordinary documents better, slower"
-    return Check("larger model", False, detail, f"subquest model get {best.name}, then {use}")
+    then = "" if default_adapter(best.name) else f", then {use}"
+    return Check("larger model", False, detail, f"subquest model get {best.name}{then}")
 
 
 def _unmerged(model: KnownModel) -> bool:

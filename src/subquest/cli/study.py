@@ -79,7 +79,7 @@ def _run_on_model(args: argparse.Namespace, study: Study) -> int:
     with open_run(out, {"study": study.name, **run_settings(config, args)}, answers) as store:
         asyncio.run(_answer(store, study, spec, args, datasets))
         found = rows(study, table(scored(store)))
-    setting = public(f"{config.model or 'embedded'}, index {config.index or 'none'}, seed {args.seed}")
+    setting = public(f"{spec.model}, index {config.index or 'none'}, seed {args.seed}")
     if args.json:
         document = {
             "name": study.name,

@@ -58,7 +58,11 @@ def find(name: str) -> Path:
         what = (
             f"{path} is not whole. Fetch it again" if path.exists() else f"{name} is not on this machine yet. Fetch it"
         )
-        raise UsageError(f"{what} ({megabytes(model.size)}) with: subquest model get {name}")
+        better = MODELS["qwen-1.5b"]
+        ways = f"({megabytes(model.size)}) with: subquest model get {name}"
+        if name == "smollm2":
+            ways += f"; {better.name} ({megabytes(better.size)}) reads ordinary documents better"
+        raise UsageError(f"{what} {ways}")
     return path
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..download.sizes import megabytes
 from ..errors import UsageError
+from . import default_adapter
 from .catalog import MODELS, KnownModel, cache_folder
 
 
@@ -47,6 +48,14 @@ def larger_model() -> KnownModel | None:
     known = [model for model in MODELS.values() if model.context and model.name != "smollm2"]
     able = [model for model in known if fits(2 * model.size) and (model.present or 1.25 * model.size <= disk)]
     return max(able, key=lambda model: model.size, default=None)
+
+
+def default_model() -> str:
+    """What runs where no model is named: the largest known model that was fetched, ships with an adapter and has room,
+    else the embedded one."""
+    known = [model for model in MODELS.values() if model.context and model.name != "smollm2" and model.present]
+    able = [model for model in known if default_adapter(model.name) and fits(2 * model.size)]
+    return max(able, key=lambda model: model.size).name if able else "embedded"
 
 
 def _of_machine() -> int | None:

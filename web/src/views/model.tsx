@@ -30,7 +30,7 @@ export function ModelView(props: { onChange: () => void }) {
       <h1>Model</h1>
       <section class="in-use">
         <h2>In use</h2>
-        {!data.models.length && <p>No model yet. Set your endpoint below; <code>subquest model get smollm2</code> fetches a small model that runs in the server.</p>}
+        {!data.models.length && <p>No model yet. Set your endpoint below, or fetch a model that runs in the server and start it again: <code>subquest model get qwen-1.5b</code> (1.1 GB), or <code>subquest model get smollm2</code> (98 MB, for trying things out).</p>}
         <ul class="list">
           {data.models.map((model, i) => (
             <li key={model.name}>
