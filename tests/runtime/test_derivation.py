@@ -42,6 +42,13 @@ def test_a_day_of_the_week(answer: str, right: bool) -> None:
     assert supported("On which day of the week was invoice 88 sent?", answer, SENT) is right
 
 
+@pytest.mark.parametrize("answer", ["Invoice 88", "88", "K12"])
+def test_what_the_question_names_does_not_follow_from_it(answer: str) -> None:
+    question = "Which firm of the K12 group was sent invoice 88?"
+    assert supported(question, answer, (question, answer)) is False
+    assert supported(question, answer, SENT, (question, answer)) is False
+
+
 def test_a_sub_result_may_follow_from_those_before_it() -> None:
     question = "By when must notice be given so that the contract with Norby ends after its term?"
     notice = ("How many days is the notice period of the contract with Norby?", "45")

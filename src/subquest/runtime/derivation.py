@@ -50,7 +50,10 @@ def _is_computed(text: str, question: str, evidence: Sequence[Evidence], sources
     if day_follows(text, known):
         return True
     numbers = [word for word in claim.needed if is_number(word)]
-    missing = claim.needed - words_of(question).words - _words_in(evidence)
+    asked = words_of(question).words
+    if len(numbers) < len(claim.needed) and claim.needed <= asked:
+        return False  # a name that the question has, such as Lift 2, is not computed
+    missing = claim.needed - asked - _words_in(evidence)
     return bool(numbers) and missing <= frozenset(numbers) and all(follows(n, text, known) for n in numbers)
 
 

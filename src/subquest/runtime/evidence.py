@@ -138,7 +138,7 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
     if not rests and (compared := _compared(question, answer, findings)):
         return Support(compared, True)
     if not agrees and not (rests and _is_a_choice(claim, question, evidence)):
-        supported = follows_from(answer, question, evidence, sources if rests and sources else [])
+        supported = bool(evidence) and follows_from(answer, question, evidence, sources if rests and sources else [])
         return Support(evidence if supported else (), supported)
     decided = decides(question, answer, [(f.task, f.result) for f, _ in results if f.task])
     if decided is None:
