@@ -101,6 +101,7 @@ if [ "$(left)" -gt $((reserve + 240)) ]; then  # a guard has ended it: on from t
         --set optimiser.learning_rate=2e-5 --set seed=1
     rl_run=$rl_run-2
 fi
+echo "$rl_run" > "runs/$run.final"  # whose best weights are measured
 adapter "$rl_run" best
 results "${rl_run#qwen-}"
 adapter "$rl_run" last

@@ -22,10 +22,11 @@ for training in "$@"; do
 done
 wait
 for training in "$@"; do
-    size=${training%:*} agent=${training#*:} run=qwen-${training%:*}-peco
-    [ "$agent" = "$training" ] && agent=coda || run=qwen-$size-$agent-rl
+    size=${training%:*} agent=${training#*:} name=qwen-${training/:/-}
+    [ "$agent" != "$training" ] || agent=coda
+    [ -e "runs/$name.final" ] || continue  # it ended before PECO: logs/train-….log says why
     SHARE=0.07 SECONDS_LEFT=$(left) bash recipes/lab/sets.sh "eval-$size-$agent" eval "$size" \
-        --system "$agent" --adapter "runs/$run/best" &
+        --system "$agent" --adapter "runs/$(cat "runs/$name.final")/best" &
 done
 wait
 tar cJf logs/results-sets.tar.xz logs/*.log runs/eval-*.sqlite 2> /dev/null

@@ -49,8 +49,8 @@ class CLibrary(NamedTuple):
             b"".join(path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h"))))
             + repr((COMMON, self.flags, self.target, sorted(cpu_features()), sysconfig.get_platform())).encode()
         )
-        base = Path(os.environ.get("SUBQUEST_CACHE") or Path.home() / ".cache" / "subquest")
-        return base / "kernel" / f"{self.name}-{hashlib.sha256(key).hexdigest()[:20]}.so"
+        base = os.environ.get("SUBQUEST_CACHE") or (os.environ.get("XDG_CACHE_HOME") or "~/.cache") + "/subquest"
+        return Path(base).expanduser() / "kernel" / f"{self.name}-{hashlib.sha256(key).hexdigest()[:20]}.so"
 
     def ready(self, *more: str) -> tuple[Path, str]:
         """The file to load, compiled first (with `more` flags) if needed, and the empty string or why there is none."""

@@ -110,6 +110,7 @@ NOT_RUN = {
     "subquest model adapter mix runs/*": "needs the results of the trainings above it",
     "subquest report runs/coda-peco-small *": "needs the results of the trainings above it",
     "subquest world make * --articles 3000000 *": "minutes, and 3 GB",
+    "subquest index build ../shared/*": "these documents are not part of the project",
     "subquest index build *wiki18*": "needs the 21 million passages; tests/retrieval/test_ingest.py",
     "subquest index * --ray *": "needs a cluster; tests/retrieval/test_ray_encoders.py",
     "subquest * postgres:*": "needs a database; tests/docs/test_pages.py runs it on one",

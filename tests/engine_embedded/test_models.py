@@ -20,7 +20,7 @@ import pytest
 from subquest import models
 from subquest.assemble import AgentSpec
 from subquest.cli import main
-from subquest.config import Config
+from subquest.config import Config, EngineConfig
 from subquest.download import http as transfers
 from subquest.download import sizes
 from subquest.errors import OutsideError, UsageError
@@ -366,8 +366,10 @@ def test_names_and_places(cache: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_runs_where_no_model_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    free = 8_000_000_000
-    monkeypatch.setattr(memory, "available_memory", lambda: free)
+    total = 8_000_000_000
+    monkeypatch.setattr(memory, "total_memory", lambda: total)
+    monkeypatch.setattr(memory, "available_memory", lambda: 100_000_000)
+    monkeypatch.delenv("SUBQUEST_SMOLLM2", raising=False)
     assert AgentSpec().model == memory.default_model() == "embedded"
     cache.mkdir(parents=True)
     for name in ("qwen-0.5b", "qwen-1.5b"):
@@ -376,9 +378,16 @@ def test_what_runs_where_no_model_is_named(cache: Path, monkeypatch: pytest.Monk
             file.truncate(model.size)
     assert AgentSpec().model == AgentSpec.from_config(Config()).model == "qwen-1.5b", "it ships with an adapter"
     assert AgentSpec.from_config(Config(model="embedded")).model == "embedded"
-    free = 2_000_000_000
-    assert memory.default_model() == "embedded", "there is no room for it"
-    free = 8_000_000_000
+    shipped = {name: str(models.default_adapter(name)) for name in ("smollm2", "qwen-1.5b")}
+    for base, adapter in {"qwen-1.5b": shipped["qwen-1.5b"], "embedded": shipped["smollm2"]}.items():
+        assert AgentSpec.from_config(Config(engine=EngineConfig(adapter=adapter))).model == base, "the adapter's base"
+    assert AgentSpec.from_config(Config(engine=EngineConfig(adapter="none"))).model == "qwen-1.5b"
+    total = 2_000_000_000
+    assert memory.default_model() == "embedded", "the machine is too small for it"
+    total = 8_000_000_000
+    monkeypatch.setenv("SUBQUEST_SMOLLM2", "my.gguf")
+    assert memory.default_model() == "embedded", "that file was chosen"
+    monkeypatch.delenv("SUBQUEST_SMOLLM2")
     monkeypatch.setattr(models, "ADAPTERS", cache)
     assert memory.default_model() == "embedded", "as published it is no better"
 

@@ -77,7 +77,10 @@ def test_trainings_run_at_once_and_their_best_weights_are_measured(tmp_path: Pat
     for name in ("trainings.sh", "common.sh"):
         (lab / name).symlink_to(ROOT / "recipes/lab" / name)
     note = 'echo "$(basename $0) $* agent=$AGENT share=$SUBQUEST_GPU_SHARE$SHARE" >> called\n'
-    (lab / "train.sh").write_text(note)
+    ends = "mkdir -p runs\ncase $1-$AGENT in\n0.5b-coda) echo qwen-0.5b-peco > runs/qwen-0.5b.final ;;\n"
+    ends += "1.5b-coda) echo qwen-1.5b-peco-2 > runs/qwen-1.5b.final ;;\n"
+    ends += "*) echo qwen-1.5b-search-r1-rl > runs/qwen-1.5b-search-r1.final ;;\nesac\n"
+    (lab / "train.sh").write_text(note + ends)
     (lab / "sets.sh").write_text(f"{note}mkdir -p runs && touch runs/$1.sqlite\n")
     settings = {"AGENT": "", "SHARE": "", "SUBQUEST_GPU_SHARE": ""}
     schedule = ["bash", "recipes/lab/trainings.sh", "900", "1.5b", "0.5b", "1.5b:search-r1"]
@@ -94,7 +97,7 @@ def test_trainings_run_at_once_and_their_best_weights_are_measured(tmp_path: Pat
     assert sum(float(line.rpartition("=")[2]) for line in trained) < 0.5
     assert [line.split()[-3] for line in measured] == [
         "runs/qwen-0.5b-peco/best",
-        "runs/qwen-1.5b-peco/best",
+        "runs/qwen-1.5b-peco-2/best",
         "runs/qwen-1.5b-search-r1-rl/best",
     ]
     with tarfile.open(fileobj=io.BytesIO((tmp_path / "back/results-sets.tar.xz.part-00").read_bytes())) as archive:

@@ -25,7 +25,7 @@ from subquest.question_writing.rewording import (
     words_to_avoid,
 )
 from subquest.question_writing.writing import DIFFERENT, Written, totals, write_questions
-from subquest.record import Question
+from subquest.record import Question, Step
 from subquest.retrieval.index import Index
 from subquest.train.random_model import tiny_source
 from subquest.train.teacher import make_traces
@@ -193,7 +193,8 @@ def test_what_was_added_gives_gold_traces(system: str, index: Index, tmp_path: P
 
 DOUBLED = {
     "Who drew up the Orvane Bridge, and when was it opened?": "",
-    "Who drew up the Orvane Bridge?": checks.LOST,
+    "Who drew up the Orvane Bridge?": checks.ONE_THING,
+    "Who drew it up, and when was the Orvane ferry opened?": checks.LOST,
     "Who drew up the Orvane Bridge, and was it opened on 4 May 1871?": checks.LEAK,
     "Who drew up the Orvane Bridge, and when was the Selvane Bridge opened?": checks.ADDED,
     "Who drew up the Orvane Bridge? When was it opened?": checks.MALFORMED,
@@ -205,6 +206,32 @@ def test_a_question_for_two_things_asks_for_both(made: str, flaw: str) -> None:
     first = Question("1", "Who drew up the Orvane Bridge?", ("Mila Torrun",))
     second = Question("2", "When was the Orvane Bridge opened?", ("4 May 1871",))
     assert checks.double_flaw(made, first, second, "") == flaw
+
+
+def test_one_answer_or_one_question_word_is_one_thing() -> None:
+    first = Question("1", "Who drew up the Orvane Bridge?", ("Mila Torrun",))
+    second = Question("2", "Who paid for the Orvane Bridge?", ("Kestel Council",))
+    assert checks.double_flaw("Who drew up and paid for the Orvane Bridge?", first, second, "") == checks.ONE_THING
+    both = "Who drew up the Orvane Bridge, and who paid for it?"
+    assert not checks.double_flaw(both, first, second, "")
+    same = Question("2", "Who paid for the Orvane Bridge?", ("Mila Torrun",))
+    assert checks.double_flaw(both, first, same, "") == checks.ONE_THING
+
+
+LIFTS = "Who is responsible for the maintenance of the lifts at Pell Hall?"
+SITUATIONS = {
+    "I am at Pell Hall. One of the lifts is stuck again. Who is responsible for their maintenance?": "",
+    "The lifts at Pell Hall are stuck, and I've called twice. Whom do I ask, who is responsible for maintenance?": "",
+    "The lifts at Pell Hall are stuck, says Ada Quill. Who is responsible for their maintenance?": checks.ADDED,
+    "Mr. Pell is here. Who is responsible for the lifts?": checks.LOST,
+    "So who is responsible for the maintenance of the lifts at St. Pell Hall?": checks.MALFORMED,
+}
+
+
+@pytest.mark.parametrize(("made", "flaw"), SITUATIONS.items())
+def test_a_situation_may_take_several_sentences(made: str, flaw: str) -> None:
+    step = Step(LIFTS, "Orrin Holm", "Pell Hall")
+    assert checks.told_flaw(made, Question("1", LIFTS, ("Orrin Holm",), decomposition=(step,))) == flaw
 
 
 def test_a_question_for_two_things_does_not_have_the_name_between_them() -> None:

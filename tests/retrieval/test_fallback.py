@@ -9,6 +9,7 @@ import pytest
 
 from subquest import c_libraries
 from subquest.c_libraries import SEARCH
+from subquest.models import cache_folder
 from subquest.record import Document
 from subquest.retrieval import Index, kernel
 
@@ -51,6 +52,13 @@ def test_no_compiler_is_said_and_survived(tmp_path: Path, monkeypatch: pytest.Mo
     assert "/bin/false" in reason
     assert "/nonexistent/cc" in reason
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_compiled_kernel_is_in_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    for own, users in (("/own", "/users"), ("", "/users"), ("", "")):
+        monkeypatch.setenv("SUBQUEST_CACHE", own)
+        monkeypatch.setenv("XDG_CACHE_HOME", users)
+        assert SEARCH.cached.parent == cache_folder() / "kernel"
 
 
 @pytest.mark.slow

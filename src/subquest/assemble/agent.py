@@ -44,6 +44,17 @@ class RoleSpec(Record, kw_only=True):
     limits: Limits = Limits()
 
 
+def model_of(config: Config) -> str:
+    """The model that the settings name, or the base of the adapter that they name, or what runs where neither is."""
+    adapter = config.engine.adapter or "none"
+    if config.model or adapter == "none" or not Path(adapter).expanduser().exists():
+        return config.model or default_model()
+    from ..engine.adapter_base import known_base
+
+    base = known_base(Path(adapter).expanduser())
+    return base.name if base and base.name != "smollm2" else "embedded"
+
+
 class AgentSpec(Record, kw_only=True):
     """All that an agent is made of, as a user writes it. What is not given is the system's or the model's default."""
 
@@ -97,7 +108,7 @@ class AgentSpec(Record, kw_only=True):
             cached = {"cache": str(config.cache.path or cache_folder() / "calls.sqlite")}
         return cls(
             system=config.system or "coda",
-            model=config.model or default_model(),
+            model=model_of(config),
             engine=EngineOptions(protocol=config.protocol or "tags", prices=config.prices, **asdict(config.engine)),
             index=config.index,
             mode=config.search.mode,

@@ -96,7 +96,8 @@ def add_resource_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--model",
         metavar="MODEL",
-        help="embedded (default), gguf:PATH, torch:PATH, openai:NAME[@URL], http://HOST/v1#NAME; planner=…,executor=…",
+        help="embedded, qwen-1.5b, qwen-0.5b (default: the largest that is here and has an adapter), gguf:PATH, "
+        "torch:PATH, openai:NAME[@URL], http://HOST/v1#NAME; planner=…,executor=…",
     )
     group.add_argument(
         "--adapter",

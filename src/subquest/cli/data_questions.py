@@ -61,7 +61,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reword",
         action="store_true",
-        help="put questions otherwise as well, with few words of their passages (besides --count)",
+        help="put questions otherwise as well: with few words of their passages, after a situation, and two together "
+        "(besides --count)",
     )
     add_set_options(parser, count=200, of="questions", dev=0.1)
 

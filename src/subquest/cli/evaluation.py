@@ -125,15 +125,15 @@ def _check_world_index(place: Path, corpus: Path) -> None:
 
 def run_settings(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     """What must be the same when a run is resumed."""
+    from ..assemble.agent import model_of
     from ..evaluate import fingerprint
     from ..judge import BY_SET
-    from ..models.memory import default_model
 
     local = config.index is not None and Path(config.index).is_dir()
     judge = {"model": args.judge, "instruction": args.judge_instruction or BY_SET}
     tokens = config.search.tokens  # a run of an earlier version has none
     return {
-        "model": config.model or default_model(),
+        "model": model_of(config),
         "adapter": config.engine.adapter,
         **({"adapter_content": adapter} if (adapter := fingerprint.of_adapter(config.engine.adapter)) else {}),
         "protocol": config.protocol,

@@ -131,12 +131,12 @@ def _loop_factory() -> Any:
 
 
 def settings_from_args(args: argparse.Namespace) -> Settings:
+    from ..assemble.agent import model_of
     from ..metrics.confidence import own_calibration, read_calibrations
-    from ..models.memory import default_model
     from ..serve.settings import Settings
 
     config = config_from(args)
-    calibration, model = config.calibration, config.model or default_model()
+    calibration, model = config.calibration, model_of(config)
     for name in ("running", "queued", "asks_per_minute"):
         if getattr(args, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be 1 or more")

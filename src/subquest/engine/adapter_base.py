@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import UsageError
-from ..models import MODELS, file_digest
+from ..models import MODELS, KnownModel, file_digest
 from .adapter import Lora, base_of, gguf_name, read_peft
 from .gguf_file import read_gguf_file
 
@@ -26,12 +26,18 @@ def base_digest(base: Path) -> str:
     return hashlib.sha256("".join(f"{file.name} {file_digest(file)}\n" for file in weights).encode()).hexdigest()
 
 
+def known_base(adapter: Path) -> KnownModel | None:
+    """The known model that an adapter was trained on; None if it names none of them."""
+    named = base_of(adapter)
+    return next((model for model in MODELS.values() if model.files[0].sha256 == named), None)
+
+
 def check_base(adapter: Path, base: Path) -> None:
     """Refuse an adapter that was trained on another base model, or on another quantisation of this one."""
     named = base_of(adapter)
     if not named or base_digest(base) == named:
         return
-    known = next((model for model in MODELS.values() if model.files[0].sha256 == named), None)
+    known = known_base(adapter)
     right = f"run it with --model {known.name}" if known else "run it with its own base (gguf:PATH)"
     trained = known.name if known else f"the base with SHA-256 {named[:12]}…"
     if _misfit(_shapes(adapter), base):

@@ -60,7 +60,7 @@ def find(name: str) -> Path:
         )
         better = MODELS["qwen-1.5b"]
         ways = f"({megabytes(model.size)}) with: subquest model get {name}"
-        if name == "smollm2":
+        if name == "smollm2" and not better.present:
             ways += f"; {better.name} ({megabytes(better.size)}) reads ordinary documents better"
         raise UsageError(f"{what} {ways}")
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -11,10 +12,18 @@ from ..errors import UsageError
 from . import default_adapter
 from .catalog import MODELS, KnownModel, cache_folder
 
+_CONTAINER = "/sys/fs/cgroup"
+
 
 def available_memory() -> int | None:
     """Bytes that this process can still get, by the machine and by its container; None where neither says it."""
-    found = [limit for limit in (_of_machine(), _of_container()) if limit is not None]
+    found = [limit for limit in (_of_machine("MemAvailable"), _of_container()) if limit is not None]
+    return min(found, default=None)
+
+
+def total_memory() -> int | None:
+    """Bytes that the machine has, or its container may use; None where neither says it."""
+    found = [limit for limit in (_of_machine("MemTotal"), _number("memory.max")) if limit is not None]
     return min(found, default=None)
 
 
@@ -51,24 +60,35 @@ def larger_model() -> KnownModel | None:
 
 
 def default_model() -> str:
-    """What runs where no model is named: the largest known model that was fetched, ships with an adapter and has room,
-    else the embedded one."""
+    """What runs where no model is named: the largest known model that was fetched, ships with an adapter and takes no
+    more than half of this machine's memory; else, or where `$SUBQUEST_SMOLLM2` names a file, the embedded one.
+
+    It does not depend on how much memory is free right now: a run that is resumed has the same model.
+    """
+    total = total_memory()
     known = [model for model in MODELS.values() if model.context and model.name != "smollm2" and model.present]
-    able = [model for model in known if default_adapter(model.name) and fits(2 * model.size)]
-    return max(able, key=lambda model: model.size).name if able else "embedded"
+    able = [m for m in known if default_adapter(m.name) and (total is None or 2 * m.size <= total)]
+    if not able or os.environ.get("SUBQUEST_SMOLLM2"):
+        return "embedded"
+    return max(able, key=lambda model: model.size).name
 
 
-def _of_machine() -> int | None:
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", _text("/proc/meminfo"), re.MULTILINE)
+def _of_machine(what: str) -> int | None:
+    found = re.search(rf"^{what}:\s+(\d+) kB", _text("/proc/meminfo"), re.MULTILINE)
     return int(found[1]) * 1024 if found else None
 
 
 def _of_container() -> int | None:
-    limit, used = _text("/sys/fs/cgroup/memory.max").strip(), _text("/sys/fs/cgroup/memory.current").strip()
-    if not limit.isdigit() or not used.isdigit():
+    limit, used = _number("memory.max"), _number("memory.current")
+    if limit is None or used is None:
         return None
-    cached = re.search(r"^file (\d+)", _text("/sys/fs/cgroup/memory.stat"), re.MULTILINE)
-    return int(limit) - int(used) + (int(cached[1]) if cached else 0)  # cached files make way for programs
+    cached = re.search(r"^file (\d+)", _text(f"{_CONTAINER}/memory.stat"), re.MULTILINE)
+    return limit - used + (int(cached[1]) if cached else 0)  # cached files make way for programs
+
+
+def _number(name: str) -> int | None:
+    text = _text(f"{_CONTAINER}/{name}").strip()
+    return int(text) if text.isdigit() else None
 
 
 def _text(path: str) -> str:

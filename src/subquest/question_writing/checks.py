@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from ..english import MONTHS, WEEKDAYS
 from ..metrics import f1, normalize
 from ..record import Document, Question
 from ..retrieval.analysis import Analysis
+from ..runtime.statements import sentences
 
 MALFORMED = "not one question with an answer"
 DANGLING = "it refers to the text, or to nobody in particular"
@@ -28,6 +30,7 @@ COPIED = "it copies a sentence"
 LOST = "a name or a part of what is asked was lost"
 CLOSE = "it still has the words of the passage"
 ALONE = "its last sentence says everything"
+ONE_THING = "it asks for one thing"
 
 LONGEST_QUESTION = 40
 LONGEST_JOINED = 60
@@ -77,6 +80,7 @@ _QUESTION_WORD = re.compile(r"\b(who|whom|whose|when|where|which|what|how|why)\b
 _CALENDAR = re.compile(rf"\b(?:{'|'.join((*MONTHS, *WEEKDAYS))})\b", re.IGNORECASE)
 _SHAPE = re.compile(r"\d+(?:[.,:]\d+)*|[A-Z][\w'’-]*|\s+|.")
 _ENTITY = re.compile(r"[A-Z][\w.'’&-]*(?: (?:(?:of|the|and|for|de|la|von|van|&) )*[A-Z][\w.'’&-]*)*")
+_I = re.compile(r"\bI['’]\w+")
 _terms = Analysis().query_terms
 _ANY = frozenset(_terms("name person people thing kind much many year date"))
 """Words that say what kind of answer is wanted, which another wording may leave out."""
@@ -204,8 +208,8 @@ def is_copy(question: str, passage: Document) -> bool:
     plain = set(_terms(question)) - named - _ANY
     if len(plain) < 3:
         return False
-    sentences = [s for s in _SENTENCE.split(passage.text) if not _ROW.match(s)]
-    return any(len(plain & set(_terms(sentence))) >= COPIED_SHARE * len(plain) for sentence in sentences)
+    prose = [s for s in _SENTENCE.split(passage.text) if not _ROW.match(s)]
+    return any(len(plain & set(_terms(sentence))) >= COPIED_SHARE * len(plain) for sentence in prose)
 
 
 def agrees(given: str, answer: str) -> bool:
@@ -298,7 +302,8 @@ def _keeps(made: str, question: str, share: float) -> bool:
 
 def _adds(made: str, sources: Sequence[str]) -> bool:
     known = _words(" ".join(sources))
-    return any(word not in known for name in names_in(made) for word in _words(name))
+    names = (name for start, end in sentences(made) for name in names_in(made[start:end]))
+    return any(word not in known for name in names for word in _words(_I.sub("", name)))
 
 
 def reworded_flaw(made: str, question: str, subject: str = "") -> str:
@@ -314,7 +319,8 @@ def reworded_flaw(made: str, question: str, subject: str = "") -> str:
 def told_flaw(made: str, question: Question) -> str:
     """Why a situation with a question cannot take the place of a question alone: the last sentence asks and is not
     clear by itself, what comes before it does not ask, and together they tell what the question tells and no more."""
-    *situation, asked = _SENTENCE.split(made)
+    *situation, (start, end) = sentences(made) or [(0, 0)]
+    asked = made[start:end]
     if not situation or not _is_question(made, LONGEST_JOINED):
         return MALFORMED
     if any(gives_away(made, step.answer) for step in question.decomposition):
@@ -323,7 +329,7 @@ def told_flaw(made: str, question: Question) -> str:
         return LOST
     if _keeps(asked, question.question, KEPT_SHARE):
         return ALONE
-    return ADDED if _adds(made, (question.question, "I")) else ""
+    return ADDED if _adds(made, (question.question,)) else ""
 
 
 def double_flaw(made: str, first: Question, second: Question, name: str) -> str:
@@ -334,11 +340,14 @@ def double_flaw(made: str, first: Question, second: Question, name: str) -> str:
     answers = (first.answers[0], second.answers[0])
     if any(gives_away(made, answer) for answer in answers):
         return LEAK
+    if normalize(answers[0]) == normalize(answers[1]):
+        return ONE_THING
     rest = second.question.replace(name, " ") if name else second.question
     asked = [_QUESTION_WORD.search(question.question) for question in (first, second)]
-    if any(word and not mentions(made, word[0]) for word in asked) or not _keeps(made, first.question, KEPT_SHARE):
-        return LOST
-    if not _keeps(made, rest, KEPT_SHARE):
+    wanted = Counter(word[0].casefold() for word in asked if word)
+    if wanted - Counter(word.casefold() for word in _QUESTION_WORD.findall(made)):
+        return ONE_THING
+    if not _keeps(made, first.question, KEPT_SHARE) or not _keeps(made, rest, KEPT_SHARE):
         return LOST
     return ADDED if _adds(made, (first.question, rest)) else ""
 

@@ -205,7 +205,7 @@ def _double(text: str, question: Question, first: Question, second: Question, na
         answers=(f"{a}, {b}", f"{a} and {b}"),
         hops=2,
         type=DOUBLE,
-        meta={"double": question.question},
+        meta={**question.meta, "double": question.question},
     )
     if name:
         return made

@@ -45,14 +45,14 @@ def sources_of(steps: Sequence[Step], question: str, evidence: Sequence[Evidence
 def _is_computed(text: str, question: str, evidence: Sequence[Evidence], sources: Sequence[str]) -> bool:
     """Whether a few words are a number or a day that no quote has and that follows from sources and the question."""
     claim, known = claim_of(text), [*sources, question]
-    if not claim.short or not claim.line or stands_in(claim, evidence):
+    if not sources or not claim.short or not claim.line or stands_in(claim, evidence):
         return False
     if day_follows(text, known):
         return True
     numbers = [word for word in claim.needed if is_number(word)]
     asked = words_of(question).words
-    if len(numbers) < len(claim.needed) and claim.needed <= asked:
-        return False  # a name that the question has, such as Lift 2, is not computed
+    if asked.issuperset(numbers) and "or" not in asked:
+        return False  # the number of a name in the question, such as Lift 2, is not computed
     missing = claim.needed - asked - _words_in(evidence)
     return bool(numbers) and missing <= frozenset(numbers) and all(follows(n, text, known) for n in numbers)
 
