@@ -66,7 +66,7 @@ TOLD = {
     "she spend her childhood?",
 }
 DOUBLE = {
-    "In which place did Mila Torrun spend her childhood?": "Who was the engineer behind the Orvane Bridge, and in "
+    "In which place did that person spend her childhood?": "Who was the engineer behind the Orvane Bridge, and in "
     "which place did she spend her childhood?",
     "What was the sum paid for the Orvane Bridge?": "On what day could carts first use the Orvane Bridge, and what was "
     "the sum paid for it?",
@@ -105,6 +105,8 @@ def write(context: Context) -> str:
         return f"Could carts first use the Orvane Bridge on the day {value}?"
     if system == prompts.TELL:
         return TOLD.get(user, user)
+    if system == prompts.UNTELL:
+        return "In which place did the engineer behind the Orvane Bridge spend her childhood?"
     if system == prompts.DOUBLE:
         return DOUBLE.get(user.splitlines()[1].removeprefix("Second: "), user)
     assert system == prompts.DESCRIBE

@@ -142,18 +142,24 @@ def test_somebody_tells_their_situation_and_asks_what_leans_on_it(index: Index, 
     assert refused[f"told: {checks.MALFORMED}"] >= 1, "no situation"
 
 
-def test_a_question_of_two_steps_is_told_too(index: Index, tmp_path: Path) -> None:
+@pytest.mark.parametrize("meant", ["", "In which place did the engineer spend her childhood?"])
+def test_a_question_of_two_steps_is_told_too(index: Index, tmp_path: Path, meant: str) -> None:
     whole = "In which place did the engineer behind the Orvane Bridge spend her childhood?"
     text = "We went over the Orvane Bridge by bus. In which place did the engineer behind it spend her childhood?"
 
     def telling(context: Context) -> str:
-        asked = context.messages[-1].content
-        return text if context.messages[0].content == prompts.TELL and asked == whole else spoken(context)
+        system, asked = context.messages[0].content, context.messages[-1].content
+        if system == prompts.UNTELL and meant:
+            return meant
+        return text if system == prompts.TELL and asked == whole else spoken(context)
 
     writer = Rewriter(ScriptedEngine(telling), index)
     written = run_sync(write_questions(writer, index, tmp_path / "out", 100, workers=4))
     run_sync(reword_questions(writer, written, tmp_path / "out", workers=4))
     found = [q for one in with_reworded(written, tmp_path / "out") for q in one.questions if q.type == "told-bridge"]
+    if meant:
+        assert not found, "the model reads another question in it"
+        return
     (told,) = found
     assert (told.question, told.answers) == (text, ("Kestel",))
     assert [step.answer for step in told.decomposition] == ["Mila Torrun", "Kestel"]
@@ -206,6 +212,21 @@ def test_a_question_for_two_things_asks_for_both(made: str, flaw: str) -> None:
     first = Question("1", "Who drew up the Orvane Bridge?", ("Mila Torrun",))
     second = Question("2", "When was the Orvane Bridge opened?", ("4 May 1871",))
     assert checks.double_flaw(made, first, second, "") == flaw
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "left"),
+    [
+        ("Who drew up the bridge?", "Where did Mila Torrun grow up?", "Where did that person grow up?"),
+        ("Which firm drew it up?", "What is Mila Torrun's address?", "What is that firm's address?"),
+        ("In what town is the bridge?", "Who governs the Mila Torrun today?", "Who governs that town today?"),
+        ("Where is the bridge?", "How big is Mila Torrun?", "How big is that place?"),
+        ("What is the bridge called?", "How big is Mila Torrun?", "How big is that one?"),
+    ],
+)
+def test_the_second_question_points_back_to_the_answer_of_the_first(first: str, second: str, left: str) -> None:
+    assert checks.pointing_back(second, "Mila Torrun", first) == left
+    assert checks.pointing_back(second, "", first) == second
 
 
 def test_one_answer_or_one_question_word_is_one_thing() -> None:

@@ -80,6 +80,7 @@ _QUESTION_WORD = re.compile(r"\b(who|whom|whose|when|where|which|what|how|why)\b
 _CALENDAR = re.compile(rf"\b(?:{'|'.join((*MONTHS, *WEEKDAYS))})\b", re.IGNORECASE)
 _SHAPE = re.compile(r"\d+(?:[.,:]\d+)*|[A-Z][\w'’-]*|\s+|.")
 _ENTITY = re.compile(r"[A-Z][\w.'’&-]*(?: (?:(?:of|the|and|for|de|la|von|van|&) )*[A-Z][\w.'’&-]*)*")
+_KIND = re.compile(r"\b(who|where|(?:which|what) (?!(?:is|are|was|were|do|does|did)\b)(\w+))\b", re.IGNORECASE)
 _I = re.compile(r"\bI['’]\w+")
 _terms = Analysis().query_terms
 _ANY = frozenset(_terms("name person people thing kind much many year date"))
@@ -316,6 +317,11 @@ def reworded_flaw(made: str, question: str, subject: str = "") -> str:
     return ADDED if _adds(made, (question, subject)) else ""
 
 
+def says_the_same(made: str, question: str) -> bool:
+    """Whether two questions have the same names and mostly the same words."""
+    return _keeps(made, question, KEPT_SHARE) and _keeps(question, made, KEPT_SHARE)
+
+
 def told_flaw(made: str, question: Question) -> str:
     """Why a situation with a question cannot take the place of a question alone: the last sentence asks and is not
     clear by itself, what comes before it does not ask, and together they tell what the question tells and no more."""
@@ -330,6 +336,15 @@ def told_flaw(made: str, question: Question) -> str:
     if _keeps(asked, question.question, KEPT_SHARE):
         return ALONE
     return ADDED if _adds(made, (question.question,)) else ""
+
+
+def pointing_back(second: str, name: str, first: str) -> str:
+    """A question with "that person", "that firm" or the like in the place of a `name` that answers the one before."""
+    if not name:
+        return second
+    asked = _KIND.search(first)
+    kind = (asked[2] or {"who": "person", "where": "place"}[asked[1].casefold()]) if asked else "one"
+    return re.sub(rf"(?:\b[Tt]he )?(?<!\w){re.escape(name)}(?!\w)", f"that {kind}", second)
 
 
 def double_flaw(made: str, first: Question, second: Question, name: str) -> str:

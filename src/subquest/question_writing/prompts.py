@@ -130,44 +130,46 @@ OTHERWISE_EXAMPLES = (
     "On 3 March 2021, how many of the staff came to hear what to do if something burns?",
 )
 
-TELL = """You are given a question. Write what somebody says who needs the answer: first one or two sentences about \
-their situation, which do not say yet what they want to know, then a short question that leans on them with words \
-like "it", "there" or "they". Keep names, codes and numbers exactly as they are, and add none. Everything that the \
-question tells must be said, in the situation or in the short question. Reply with what they say only."""
+TELL = """You are given a question. Write what somebody says who needs the answer and does not know it: first what has \
+happened to them or what they have to do, in one or two sentences that do not say yet what they want to know, then a \
+short question that leans on them with words like "it", "there" or "they". Keep names, codes and numbers exactly as \
+they are, and add none. Everything that the question tells must be said, in the situation or in the short question. \
+Reply with what they say only, and end with the question."""
 TELL_EXAMPLES = (
     "Who is responsible for the maintenance of the lifts at Pell Hall?",
-    "I am at Pell Hall and one of the lifts is stuck again. Who is responsible for their maintenance?",
+    "One of the lifts at Pell Hall is stuck again, with two of us in it. Who is responsible for their maintenance?",
     "On what date does the lease of the warehouse in Low Mill end?",
-    "We are thinking of moving out of the warehouse in Low Mill. On what date does its lease end?",
+    "The roof of the warehouse in Low Mill leaks, and we would rather move out. On what date does its lease end?",
     "What is the phone number of the person who ordered the new engine of the ferry Marlow?",
-    "Somebody ordered a new engine for the ferry Marlow, and I have to talk to that person. What is the phone number?",
+    "A parcel has come for the person who ordered the new engine of the ferry Marlow. What is their phone number?",
     "How much did the firm that repaired the clock of Pell Hall charge in 1931?",
-    "A firm repaired the clock of Pell Hall, and I am writing about its prices. How much did it charge in 1931?",
+    "The clock of Pell Hall has stopped. We could ask the firm that repaired it. How much did it charge in 1931?",
 )
 
 
+UNTELL = """Somebody tells you their situation and then asks a question. Write the question that they want answered, \
+clear by itself: with all of the situation that matters for it, and names, codes and numbers exactly as they are. \
+Reply with the question only."""
+UNTELL_EXAMPLES = tuple(text for n in range(0, len(TELL_EXAMPLES), 2) for text in TELL_EXAMPLES[n : n + 2][::-1])
+
+
 DOUBLE = """You are given two questions. Write one question that asks for both, the first thing first, as somebody \
-says it in one sentence. Do not repeat a name: write "it", "there" or "they" where it is clear. A name to leave out is \
-the answer to the first question, so the question must not have it. Keep all other names, codes and numbers, and add \
-none. Reply with the question only."""
+says it in one sentence. Do not repeat a name: write "it", "there" or "they" where it is clear. Keep all other names, \
+codes and numbers, and add none. Reply with the question only."""
 DOUBLE_EXAMPLES = (
-    "First: Who is responsible for the lifts at Pell Hall?\nSecond: When were the lifts at Pell Hall last checked?\n"
-    "Leave out: nothing",
+    "First: Who is responsible for the lifts at Pell Hall?\nSecond: When were the lifts at Pell Hall last checked?",
     "Who is responsible for the lifts at Pell Hall, and when were they last checked?",
-    "First: Which firm repaired the clock of Pell Hall?\nSecond: In which town is Brandt & Sons?\n"
-    "Leave out: Brandt & Sons",
+    "First: Which firm repaired the clock of Pell Hall?\nSecond: In which town is that firm?",
     "Which firm repaired the clock of Pell Hall, and in which town is it?",
-    "First: How much was spent on the laser cutter in Low Mill?\nSecond: From whom was the press of High Yard bought?\n"
-    "Leave out: nothing",
+    "First: How much was spent on the laser cutter in Low Mill?\nSecond: From whom was the press of High Yard bought?",
     "How much was spent on the laser cutter in Low Mill, and from whom was the press of High Yard bought?",
-    "First: Who ordered the new engine of the ferry Marlow?\nSecond: What is the phone number of Ada Quill?\n"
-    "Leave out: Ada Quill",
+    "First: Who ordered the new engine of the ferry Marlow?\nSecond: What is the phone number of that person?",
     "Who ordered the new engine of the ferry Marlow, and what is that person's phone number?",
 )
 
 
-def double_prompt(first: str, second: str, name: str) -> str:
-    return f"First: {first}\nSecond: {second}\nLeave out: {name or 'nothing'}"
+def double_prompt(first: str, second: str) -> str:
+    return f"First: {first}\nSecond: {second}"
 
 
 def otherwise_prompt(question: str, avoid: Iterable[str]) -> str:

@@ -41,6 +41,7 @@ DOUBLE = "double"
 """The type of a question that asks for two things."""
 ADDED_TYPES = frozenset((*TYPES.values(), *TOLD.values(), DOUBLE))
 """What comes besides the questions that were asked for."""
+UNTOLD = "told back, it is another question"
 TRIES = 2
 """Times that the model puts a question otherwise, before it is given up."""
 _WORD = re.compile(r"[^\W\d_]{4,}")
@@ -116,8 +117,8 @@ class Rewriter(Writer):
             text = " ".join(reply.split())
             reason = checks.told_flaw(text, question)
             found: list[Document] = []
-            if not reason and question.type == "single":
-                reason, found = await self._told_objection(text, question)
+            if not reason:
+                reason, found = await self._told_objection(text, question, attempt)
             if not reason:
                 made = replace(
                     question,
@@ -130,7 +131,13 @@ class Rewriter(Writer):
                 return (made,), ""
         return (), reason
 
-    async def _told_objection(self, text: str, question: Question) -> tuple[str, list[Document]]:
+    async def _told_objection(self, text: str, question: Question, attempt: int) -> tuple[str, list[Document]]:
+        """Why the model takes it for another question: a single one has another answer, a longer one is told back
+        otherwise."""
+        if question.type != "single":
+            key = ("untold", question.question, attempt)
+            asked = await self._ask(prompts.UNTELL, prompts.UNTELL_EXAMPLES, text, *key, tokens=80)
+            return ("" if checks.says_the_same(asked, question.question) else UNTOLD), []
         passage = self._index.get(question.supporting_ids[0])
         found = await self._search(text)
         same = passage is not None and await self._answers(text, question.answers[0], passage, found)
@@ -148,7 +155,7 @@ class Rewriter(Writer):
             return (), ""
         reason = ""
         for attempt in range(TRIES):
-            user = prompts.double_prompt(first.question, second.question, name)
+            user = prompts.double_prompt(first.question, checks.pointing_back(second.question, name, first.question))
             key = ("double", first.question, second.question, attempt)
             text = await self._ask(prompts.DOUBLE, prompts.DOUBLE_EXAMPLES, user, *key, tokens=80)
             reason = checks.double_flaw(text, first, second, name)
