@@ -7,6 +7,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from subquest.models import smollm2_path
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one worker a core; read when torch and numpy are imported
 
@@ -19,7 +21,11 @@ settings.register_profile("quick", max_examples=20, deadline=None, suppress_heal
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """`make quick` tries properties on fewer examples; a deadline, or how fast they come, would test the machine."""
+    """`make quick` tries properties on fewer examples; a deadline, or how fast they come, would test the machine.
+
+    Where no model is named, the smallest one runs, whatever others have been fetched.
+    """
+    os.environ.setdefault("SUBQUEST_SMOLLM2", str(smollm2_path()))
     settings.load_profile("quick" if "not slow" in config.getoption("-m") else "whole")
 
 
