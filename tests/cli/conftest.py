@@ -30,6 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(
         "SUBQUEST_CACHE", str(tmp_path / "cache")
     )  # after the index: its kernel is compiled into the cache
+    monkeypatch.delenv("SUBQUEST_SMOLLM2", raising=False)
     lines = [json.dumps({"role": role, "reply": reply}) for role, reply in SCRIPT]
     (tmp_path / "script.jsonl").write_text("\n".join(lines))
     return tmp_path
