@@ -49,6 +49,7 @@ class CLibrary(NamedTuple):
             b"".join(path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h"))))
             + repr((COMMON, self.flags, self.target, sorted(cpu_features()), sysconfig.get_platform())).encode()
         )
+        # as `models.cache_folder`, which cannot be imported when the wheel is built
         base = os.environ.get("SUBQUEST_CACHE") or (os.environ.get("XDG_CACHE_HOME") or "~/.cache") + "/subquest"
         return Path(base).expanduser() / "kernel" / f"{self.name}-{hashlib.sha256(key).hexdigest()[:20]}.so"
 

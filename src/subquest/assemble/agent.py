@@ -46,12 +46,14 @@ class RoleSpec(Record, kw_only=True):
 
 def model_of(config: Config) -> str:
     """The model that the settings name, or the base of the adapter that they name, or what runs where neither is."""
-    adapter = config.engine.adapter or "none"
-    if config.model or adapter == "none" or not Path(adapter).expanduser().exists():
-        return config.model or default_model()
+    if config.model:
+        return config.model
+    adapter = Path(config.engine.adapter or "none").expanduser()
+    if not adapter.exists():  # the engine says so, unless it is "none"
+        return default_model()
     from ..engine.adapter_base import known_base
 
-    base = known_base(Path(adapter).expanduser())
+    base = known_base(adapter)
     return base.name if base and base.name != "smollm2" else "embedded"
 
 

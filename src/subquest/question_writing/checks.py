@@ -63,7 +63,6 @@ _IDLE_IT = re.compile(
 )
 _NAME = re.compile(r"\b[A-Z0-9][\w'’&-]*")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _ROW = re.compile(r"[^:;]{1,40}: [^;]*; [^:;]{1,40}: ")
 _ITEM = re.compile(r"[,;]\s*(?:and\s+)?")
 _HOW_MANY = re.compile(r"how (?:many|much|long|old|large|tall|far)\b", re.IGNORECASE)
@@ -209,8 +208,8 @@ def is_copy(question: str, passage: Document) -> bool:
     plain = set(_terms(question)) - named - _ANY
     if len(plain) < 3:
         return False
-    prose = [s for s in _SENTENCE.split(passage.text) if not _ROW.match(s)]
-    return any(len(plain & set(_terms(sentence))) >= COPIED_SHARE * len(plain) for sentence in prose)
+    each = (passage.text[start:end] for start, end in sentences(passage.text))
+    return any(len(plain & set(_terms(s))) >= COPIED_SHARE * len(plain) for s in each if not _ROW.match(s))
 
 
 def agrees(given: str, answer: str) -> bool:
