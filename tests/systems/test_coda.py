@@ -213,6 +213,40 @@ def test_a_turn_without_action_is_reminded_and_recorded() -> None:
     assert any(e.kind == "error" and e.data["where"] == "format" for e in episode.events)
 
 
+BUILT = ("<task>When was the Orvane Bridge opened, built by contract 20417?</task>", "<answer>1931</answer>")
+
+
+@pytest.mark.parametrize(
+    ("results", "known", "written"),
+    [
+        (["19310", "1931"], "1931", 2),  # a digit too many, mended
+        (["19310", "19310"], "19310", 2),  # sent back once: it may have been worked out
+        (["19310", "1391"], "1391", 2),
+        (["in 1,931"], "in 1,931", 1),  # the same number
+        (["1931 (20417)"], "1931 (20417)", 1),  # the task has it
+        (["130 years"], "130 years", 1),  # short numbers may have been counted
+        (["Mila Torrun"], "Mila Torrun", 1),
+    ],
+)
+def test_a_result_with_a_number_that_stands_nowhere_is_sent_back_once(
+    results: list[str], known: str, written: int
+) -> None:
+    executor = [f"<result>{result}</result>" for result in results]
+    engine = ScriptedEngine({"planner": BUILT, "executor": executor})
+    episode = CoDA(engine, FakeSearch(), prompts="full", look_first=True, refine=False).ask(QUESTION)
+    (context,) = episode.by_role("executor")
+    assert (context.result, len(context.written_turns)) == (known, written)
+    told = [segment.text for segment in context.segments if segment.kind == "env"]
+    assert [text.partition(" stands")[0] for text in told] == results[: written - 1]
+    assert not context.format_errors
+
+
+def test_a_number_from_an_earlier_turn_of_the_model_is_no_source() -> None:
+    script = {"planner": BUILT, "executor": ["<search>Orvane 4711</search>", *["<result>4711</result>"] * 2]}
+    full, compact = (CoDA(ScriptedEngine(script), FakeSearch(), prompts=p).ask(QUESTION) for p in ("full", "compact"))
+    assert [len(episode.by_role("executor")[0].written_turns) for episode in (full, compact)] == [3, 2]
+
+
 def test_planner_out_of_turns_is_forced() -> None:
     planner = ["<task>a</task>", "<task>b</task>", "<answer>forced answer</answer>"]
     executor = ["<result>ra</result>", "<result>rb</result>"]

@@ -39,7 +39,7 @@ from . import test_decor as decor
 from .fakes import FakeSearch
 from .prompt_files import COMPACT, FULL
 
-ONLY_FULL = {"repeated", "coda/executor_compute", "coda/executor_read"}
+ONLY_FULL = {"repeated", "coda/executor_compute", "coda/executor_copy", "coda/executor_read"}
 """What adapters learnt to do without."""
 GIVEN = {"date"}
 """Fields that the code gives and only full prompts use."""

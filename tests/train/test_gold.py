@@ -569,3 +569,10 @@ def test_a_result_is_a_short_sentence_of_the_document_or_the_task_with_its_answe
     told = Segment("env", f"<documents>Doc 1(Title: Blue) {passage}\n</documents>")
     said = teacher.reply(View("executor", (example, prompt, Segment("agent", "<search>Blue</search>"), told)))
     assert said.endswith(f"<result>{result}</result>")
+
+
+def test_a_result_that_was_sent_back_for_its_number_is_not_learnt() -> None:
+    told = Segment("env", "1902 stands in nothing that you have read.")
+    prompt = Segment("prompt", "Task: Who directed Blue?", role="user")
+    with pytest.raises(GiveUp, match="number that stands in no document"):
+        teacher_for("coda", PAIR).reply(View("executor", (prompt, Segment("agent", "<result>1902</result>"), told)))

@@ -105,6 +105,11 @@ class Context:
         return "".join(segment.text for segment in self._segments() if segment.kind != "prompt")
 
     @property
+    def told(self) -> str:
+        """Everything it was told after its prompt."""
+        return "\n".join(segment.text for segment in self._segments() if segment.kind == "env")
+
+    @property
     def written(self) -> str:
         """Everything it wrote, one turn per line."""
         return "\n".join(segment.text for segment in self._segments() if segment.kind == "agent")

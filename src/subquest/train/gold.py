@@ -27,6 +27,7 @@ NOT_RETRIEVED = "the fact was not retrieved"
 NOT_FOUND = "not found"
 """The result of a task that the documents do not answer."""
 NO_COMPUTING = "nothing here computes"
+UNREAD = "a result has a number that stands in no document"
 WRONG = "wrong sub-answer"
 """Of a model that played a role."""
 STILL_ANSWERED = "the documents answer it although they should not"
@@ -61,9 +62,14 @@ class View(NamedTuple):
         return "\n".join(s.text for s in (*first, *self.segments) if s in first or s.kind == "env")
 
     @property
+    def newest(self) -> str:
+        """The newest turn; empty before the first."""
+        return next((s.text for s in reversed(self.segments) if s.kind == "agent"), "")
+
+    @property
     def has_queried(self) -> bool:
         """Whether the newest turn is an SQL query."""
-        return next((s.text for s in reversed(self.segments) if s.kind == "agent"), "").endswith("</sql>")
+        return self.newest.endswith("</sql>")
 
     @property
     def rows(self) -> list[str]:

@@ -26,6 +26,7 @@ from ...runtime.answering import conclude_early
 from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
 from ...runtime.given_tools import CALLS
+from ...runtime.normalization import compared_words, is_number
 from ...runtime.rendering import cut_to_tokens
 from ...runtime.run import Answer, Run
 from ...runtime.system import System
@@ -36,6 +37,8 @@ TASK = Action("task", "Hand one self-contained sub-task to an executor; its resu
 RESULT = Action("result", "Report the outcome of the task and end.", "result", "a short, self-contained finding")
 _ROWS_TOKENS = 1000
 """The rows that a query over tables gives are cut to this."""
+_LONG_NUMBER = 4
+"""Digits of a number that must have been read somewhere."""
 MAX_PARALLEL_TASKS = 8
 """Most tasks of one planner turn; more are a sign that the model has lost control."""
 
@@ -195,6 +198,8 @@ class CoDA(System[CoDASettings]):
         actions = (*(CALLS if run.tools else ()), *(("task",) if nested else ()))
         actions = ("search", "sql", "result", "answer", *actions)
         known: dict[str, str] = {}
+        checks = self.prompts.has("executor_copy")
+        """Whether a result with a number that stands nowhere is still to be sent back, which is done once."""
         while True:
             turn = await executor.write()
             for refine in turn.parsed.all("refine"):
@@ -215,6 +220,9 @@ class CoDA(System[CoDASettings]):
                 tasks = self._tasks(executor, turn)
                 results = await self._delegate(run, executor, tasks, findings, known, level + 1)
                 executor.tell_results(results, tokens=self.settings.result_tokens)
+            elif checks and (numbers := _unread_numbers(executor, action.content)):
+                checks = False
+                executor.tell(self.prompts.text("executor_copy", numbers=", ".join(numbers)))
             else:  # the paper's executor ends with <result>, the published code's with <answer>
                 return action.content, "answered"
 
@@ -246,6 +254,21 @@ class CoDA(System[CoDASettings]):
         if not self.settings.force:
             return ""
         return await executor.force(self.prompts.text("executor_force"), "result", "answer")
+
+
+def _unread_numbers(executor: Context, result: str) -> list[str]:
+    """Long numbers of a result that stand neither in the task nor in anything the executor has read: small models lose
+    a digit when they copy 67300 as an amount. Short ones may have been counted or worked out."""
+    numbers = list(dict.fromkeys(_long_numbers(result)))
+    if not numbers:
+        return []
+    read = (executor.task, executor.told, *(f"{document.title} {document.text}" for document in executor.documents))
+    known = {number for text in read for number in _long_numbers(text)}
+    return [number for number in numbers if number not in known]
+
+
+def _long_numbers(text: str) -> list[str]:
+    return [word for word in compared_words(text) if is_number(word) and sum(map(str.isdigit, word)) >= _LONG_NUMBER]
 
 
 def _as_documents(text: str) -> str:

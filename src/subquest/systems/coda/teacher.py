@@ -10,7 +10,7 @@ from ...record import Question
 from ...runtime.statements import analysed, declines
 from ...train.computing import CALCULATION, Computation, computation, needs_computing
 from ...train.facts import Fact, Found, query
-from ...train.gold import NO_COMPUTING, NOT_FOUND, NOTHING, QUERIES, WRONG, GiveUp, GoldTeacher, View
+from ...train.gold import NO_COMPUTING, NOT_FOUND, NOTHING, QUERIES, UNREAD, WRONG, GiveUp, GoldTeacher, View
 
 LOOK, AGAIN, IN_VAIN = "I look it up.", "I try other words.", "The searches brought nothing."
 """Thoughts of an executor before its first search, before another one, and before it gives up."""
@@ -128,6 +128,8 @@ class CoDATeacher(GoldTeacher):
         )
 
     def _execute(self, view: View) -> str:
+        if view.newest.endswith("</result>"):
+            raise GiveUp(UNREAD)  # it was sent back
         task = view.task
         if self._computation is not None and task == self._computation.task:
             return self._compute(view, self._computation)
