@@ -87,6 +87,7 @@ NOT_RUN = {
     "subquest report runs/first --out curves.svg": "docs/tutorials/train.md runs it",
     "subquest train RECIPE.toml *": "stands for any recipe; tests/train/test_traces.py",
     "subquest train recipes/qwen-1.5b/*": "needs a GPU",
+    "subquest train recipes/qwen-0.5b/*": "needs a GPU",
     "*vllm serve *": "needs vLLM; tests/train/test_served_rollouts.py speaks its protocol",
     "subquest model card *": "needs two trainings; tests/train/test_model_card.py",
     "subquest model adapter *": "needs trained adapters; tests/engine_embedded/test_adapter.py",

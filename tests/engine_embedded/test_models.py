@@ -378,12 +378,14 @@ def test_what_runs_where_no_model_is_named(cache: Path, monkeypatch: pytest.Monk
             file.truncate(model.size)
     assert AgentSpec().model == AgentSpec.from_config(Config()).model == "qwen-1.5b", "it ships with an adapter"
     assert AgentSpec.from_config(Config(model="embedded")).model == "embedded"
-    shipped = {name: str(models.default_adapter(name)) for name in ("smollm2", "qwen-1.5b")}
-    for base, adapter in {"qwen-1.5b": shipped["qwen-1.5b"], "embedded": shipped["smollm2"]}.items():
+    for name in ("smollm2", "qwen-0.5b", "qwen-1.5b"):
+        base, adapter = name.replace("smollm2", "embedded"), str(models.default_adapter(name))
         assert AgentSpec.from_config(Config(engine=EngineConfig(adapter=adapter))).model == base, "the adapter's base"
     assert AgentSpec.from_config(Config(engine=EngineConfig(adapter="none"))).model == "qwen-1.5b"
     total = 2_000_000_000
-    assert memory.default_model() == "embedded", "the machine is too small for it"
+    assert memory.default_model() == "qwen-0.5b", "the machine is too small for the other"
+    total = 900_000_000
+    assert memory.default_model() == "embedded"
     total = 8_000_000_000
     monkeypatch.setenv("SUBQUEST_SMOLLM2", "my.gguf")
     assert memory.default_model() == "embedded", "that file was chosen"

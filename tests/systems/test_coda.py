@@ -238,6 +238,7 @@ def test_a_result_with_a_number_that_stands_nowhere_is_sent_back_once(
     assert (context.result, len(context.written_turns)) == (known, written)
     told = [segment.text for segment in context.segments if segment.kind == "env"]
     assert [text.partition(" stands")[0] for text in told] == results[: written - 1]
+    assert [", but 1931 does." in text for text in told] == [result == "19310" for result in results[: written - 1]]
     assert not context.format_errors
 
 

@@ -11,6 +11,7 @@ itself hand out sub-tasks.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ _ROWS_TOKENS = 1000
 """The rows that a query over tables gives are cut to this."""
 _LONG_NUMBER = 4
 """Digits of a number that must have been read somewhere."""
+_NEAR = 0.85
+"""How like it a number is that may have been meant: of four digits, one that has one more."""
 MAX_PARALLEL_TASKS = 8
 """Most tasks of one planner turn; more are a sign that the model has lost control."""
 
@@ -220,9 +223,9 @@ class CoDA(System[CoDASettings]):
                 tasks = self._tasks(executor, turn)
                 results = await self._delegate(run, executor, tasks, findings, known, level + 1)
                 executor.tell_results(results, tokens=self.settings.result_tokens)
-            elif checks and (numbers := _unread_numbers(executor, action.content)):
+            elif checks and (unread := _unread_numbers(executor, action.content)):
                 checks = False
-                executor.tell(self.prompts.text("executor_copy", numbers=", ".join(numbers)))
+                executor.tell(self.prompts.text("executor_copy", numbers=unread))
             else:  # the paper's executor ends with <result>, the published code's with <answer>
                 return action.content, "answered"
 
@@ -256,15 +259,20 @@ class CoDA(System[CoDASettings]):
         return await executor.force(self.prompts.text("executor_force"), "result", "answer")
 
 
-def _unread_numbers(executor: Context, result: str) -> list[str]:
-    """Long numbers of a result that stand neither in the task nor in anything the executor has read: small models lose
-    a digit when they copy 67300 as an amount. Short ones may have been counted or worked out."""
+def _unread_numbers(executor: Context, result: str) -> str:
+    """What is wrong with the long numbers of a result that stand neither in its task nor in what the executor has read:
+    small models lose a digit when they copy 67300 as an amount. Short ones may have been counted or worked out."""
     numbers = list(dict.fromkeys(_long_numbers(result)))
     if not numbers:
-        return []
+        return ""
     read = (executor.task, executor.told, *(f"{document.title} {document.text}" for document in executor.documents))
-    known = {number for text in read for number in _long_numbers(text)}
-    return [number for number in numbers if number not in known]
+    known = list(dict.fromkeys(number for text in read for number in _long_numbers(text)))
+    told = []
+    for number in numbers:
+        if number not in known:
+            near = difflib.get_close_matches(number, known, n=1, cutoff=_NEAR)
+            told.append(f"{number} stands nowhere in what you have read" + "".join(f", but {it} does" for it in near))
+    return "; ".join(told)
 
 
 def _long_numbers(text: str) -> list[str]:
