@@ -18,6 +18,7 @@ unpack() {  # FROM TO
 unpack $recipes/organisations.jsonl.xz $papers/organisations.jsonl
 [ -d $papers/dev ] || $run data organisations $papers --count "${ORGANISATIONS:-140}"
 unpack $recipes/asked-office.jsonl.xz $asked/passages.jsonl
+unpack $recipes/asked-office-reworded.jsonl.xz $asked/reworded.jsonl
 [ -d $asked/train ] || $run data questions $papers/train/docs --out $asked --count 4000
 [ -d runs/ordinary.sq ] || $run index build ../shared/data/ordinary/dev/docs --out runs/ordinary.sq --encoder minilm
 for recipe in sft search-r1-sft; do

@@ -241,9 +241,12 @@ def test_what_a_model_wrote_for_the_recipes_is_read(tmp_path: Path, capsys: pyte
         lines = [line for line in file if any(f'"number": {n}, "seed": 0' in line[:200] for n in range(3))]
     (papers / "organisations.jsonl").write_text("".join(lines))
     assert main(["data", "organisations", str(papers), "--count", "3"]) == 0
-    asked = lzma.decompress((ROOT / "recipes/qwen-1.5b/asked-office.jsonl.xz").read_bytes())
-    (questions / "passages.jsonl").write_bytes(asked)
+    for packed, name in (("asked-office", "passages.jsonl"), ("asked-office-reworded", "reworded.jsonl")):
+        written = lzma.decompress((ROOT / f"recipes/qwen-1.5b/{packed}.jsonl.xz").read_bytes())
+        (questions / name).write_bytes(written)
     assert main(["data", "questions", str(papers / "train" / "docs"), "--out", str(questions), "--count", "4000"]) == 0
     told = capsys.readouterr().err
     assert "organisations/train:" in told
     assert "asked/train:" in told
+    types = {json.loads(line)["type"] for line in (questions / "train" / "questions.jsonl").open()}
+    assert {"single", "told", "double", "reworded"} <= types
