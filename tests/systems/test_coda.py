@@ -248,6 +248,17 @@ def test_a_number_from_an_earlier_turn_of_the_model_is_no_source() -> None:
     assert [len(episode.by_role("executor")[0].written_turns) for episode in (full, compact)] == [3, 2]
 
 
+def test_many_and_long_numbers_take_little_time() -> None:
+    text = "designed Orvane " + " ".join(str(n) for n in range(100_000, 110_000)) + f" {'12' * 50_000}"
+    result = " ".join(["13" * 50_000, *(str(n) for n in range(200_000, 200_500))])
+    script = {"planner": BUILT, "executor": ["<search>Orvane</search>", *[f"<result>{result}</result>"] * 2]}
+    episode = CoDA(
+        ScriptedEngine(script, context_window=10**7), FakeSearch([Document("d", "Orvane", text)]), prompts="full"
+    ).ask(QUESTION)
+    told = [s.text for s in episode.by_role("executor")[0].segments if s.kind == "env"][-1]
+    assert told.count("stands nowhere") == 3
+
+
 def test_planner_out_of_turns_is_forced() -> None:
     planner = ["<task>a</task>", "<task>b</task>", "<answer>forced answer</answer>"]
     executor = ["<result>ra</result>", "<result>rb</result>"]

@@ -40,6 +40,8 @@ _ROWS_TOKENS = 1000
 """The rows that a query over tables gives are cut to this."""
 _LONG_NUMBER = 4
 """Digits of a number that must have been read somewhere."""
+_MOST_UNREAD, _LONGEST_NUMBER = 3, 20
+"""How many numbers that stand nowhere are told, and how long one may be that is named in place of another."""
 _NEAR = 0.85
 """How like it a number is that may have been meant: of four digits, one that has one more."""
 MAX_PARALLEL_TASKS = 8
@@ -266,12 +268,15 @@ def _unread_numbers(executor: Context, result: str) -> str:
     if not numbers:
         return ""
     read = (executor.task, executor.told, *(f"{document.title} {document.text}" for document in executor.documents))
-    known = list(dict.fromkeys(number for text in read for number in _long_numbers(text)))
+    known = dict.fromkeys(number for text in read for number in _long_numbers(text))
     told = []
-    for number in numbers:
-        if number not in known:
-            near = difflib.get_close_matches(number, known, n=1, cutoff=_NEAR)
-            told.append(f"{number} stands nowhere in what you have read" + "".join(f", but {it} does" for it in near))
+    for number in [number for number in numbers if number not in known][:_MOST_UNREAD]:
+        like = [it for it in known if abs(len(it) - len(number)) <= 1 and len(it) <= _LONGEST_NUMBER]
+        near = difflib.get_close_matches(number, like, n=1, cutoff=_NEAR)
+        told.append(
+            f"{number[:_LONGEST_NUMBER]} stands nowhere in what you have read"
+            + "".join(f", but {it} does" for it in near)
+        )
     return "; ".join(told)
 
 
