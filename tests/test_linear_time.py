@@ -42,6 +42,7 @@ from subquest.runtime.replies import answer_in, boxed, decides, declines, hedges
 from subquest.runtime.tool_loop import calls
 from subquest.runtime.toolkit import with_part
 from subquest.runtime.turn import Turn
+from subquest.runtime.unread_numbers import unread_numbers
 from subquest.runtime.voting import normalize_answer
 from subquest.systems.apex.plan import lines_of, make_plan, numbered_lines
 from subquest.systems.baselines.dialect import DIALECTS
@@ -161,6 +162,7 @@ MADE: dict[str, Callable[[int], str]] = {
     "an open box": between("{}", "\\boxed{"),
     "a long answer": between("Ada ", "<answer>", "</answer>"),
     "a long call": between("a", '<tool_call>{"arguments": {"query": "', '"}}</tool_call>'),
+    "different numbers": lambda size: "".join(f"{n} " for n in range(10_000, 10_000 + size // 6)),
     "different names": lambda size: "".join(f"N{n}. " for n in range(size // 8)),
     "different lines": lambda size: "".join(f"{n}. What is {n} of #{n % 7}?\n" for n in range(size // 24)),
     "different hyphens": lambda size: "".join(f"A{n}-b{n}'s " for n in range(size // 14)),
@@ -255,6 +257,8 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "barrier": lambda text: Barrier("Who?").cut(text, {"d": document(text)}),
     "barrier that lets pass": lambda text: Barrier("Who?").cut(text, {"d": document("no " * 60)}),
     "one_line": one_line,
+    "numbers of a result": lambda text: unread_numbers(text, ["1999"]),
+    "numbers that were read": lambda text: unread_numbers("12345, 23456", [text]),
     "cut_to_tokens": lambda text: cut_to_tokens(text, 100, ENGINE),
     "voting": normalize_answer,
     "repeats": lambda text: Repeats().count(text),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,8 @@ from subquest.errors import EngineRefused, EngineUnavailable, UsageError
 from subquest.events import SCHEMA_VERSION
 from subquest.limits import Limits
 from subquest.record import Document, Episode, Question
+from subquest.retrieval import Index
+from subquest.retrieval.ingest import ingest
 from subquest.runtime.barrier import VERBATIM_WORDS, BarrierError
 from subquest.runtime.run import Run
 from subquest.systems.coda import CoDA
@@ -248,15 +251,21 @@ def test_a_number_from_an_earlier_turn_of_the_model_is_no_source() -> None:
     assert [len(episode.by_role("executor")[0].written_turns) for episode in (full, compact)] == [3, 2]
 
 
-def test_many_and_long_numbers_take_little_time() -> None:
-    text = "designed Orvane " + " ".join(str(n) for n in range(100_000, 110_000)) + f" {'12' * 50_000}"
-    result = " ".join(["13" * 50_000, *(str(n) for n in range(200_000, 200_500))])
-    script = {"planner": BUILT, "executor": ["<search>Orvane</search>", *[f"<result>{result}</result>"] * 2]}
-    episode = CoDA(
-        ScriptedEngine(script, context_window=10**7), FakeSearch([Document("d", "Orvane", text)]), prompts="full"
-    ).ask(QUESTION)
-    told = [s.text for s in episode.by_role("executor")[0].segments if s.kind == "env"][-1]
-    assert told.count("stands nowhere") == 3
+def test_a_number_that_the_description_of_a_table_gives_was_read(tmp_path: Path) -> None:
+    rows = "".join(f"Lift {n},{70_000 + n}\n" for n in range(400))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "lifts.csv").write_text(f"Name,Cost\n{rows}")
+    with Index.build(tmp_path / "index", []) as index:
+        ingest(index, [tmp_path / "docs"])
+        script = {"planner": ("<task>What did Lift 399 cost?</task>", "<answer>70000</answer>")}
+        script["executor"] = ("<result>70000</result>",) * 2
+        episode = CoDA(ScriptedEngine(script), index, prompts="full", look_first=True, refine=False, k=1).ask(QUESTION)
+    (context,) = episode.by_role("executor")
+    begun = next(s.text for s in reversed(context.segments) if s.kind == "prompt")
+    documents, _, description = begun.rpartition("</documents>")
+    assert "70000" in description
+    assert "70000" not in documents
+    assert len(context.written_turns) == 1
 
 
 def test_planner_out_of_turns_is_forced() -> None:

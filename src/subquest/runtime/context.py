@@ -106,8 +106,10 @@ class Context:
 
     @property
     def told(self) -> str:
-        """Everything it was told after its prompt."""
-        return "\n".join(segment.text for segment in self._segments() if segment.kind == "env")
+        """The last message of its prompt, and everything it was told since."""
+        segments = list(self._segments())
+        asked = [segment for segment in segments if segment.kind == "prompt"][-1:]
+        return "\n".join(segment.text for segment in (*asked, *(s for s in segments if s.kind == "env")))
 
     @property
     def written(self) -> str:

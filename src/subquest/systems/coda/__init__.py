@@ -11,7 +11,6 @@ itself hand out sub-tasks.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,23 +26,17 @@ from ...runtime.answering import conclude_early
 from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
 from ...runtime.given_tools import CALLS
-from ...runtime.normalization import compared_words, is_number
 from ...runtime.rendering import cut_to_tokens
 from ...runtime.run import Answer, Run
 from ...runtime.system import System
 from ...runtime.table_queries import SQL, only_computes, query, tables_of, told_with
 from ...runtime.turn import Turn, confidence
+from ...runtime.unread_numbers import unread_numbers
 
 TASK = Action("task", "Hand one self-contained sub-task to an executor; its result comes back.", "task")
 RESULT = Action("result", "Report the outcome of the task and end.", "result", "a short, self-contained finding")
 _ROWS_TOKENS = 1000
 """The rows that a query over tables gives are cut to this."""
-_LONG_NUMBER = 4
-"""Digits of a number that must have been read somewhere."""
-_MOST_UNREAD, _LONGEST_NUMBER = 3, 20
-"""How many numbers that stand nowhere are told, and how long one may be that is named in place of another."""
-_NEAR = 0.85
-"""How like it a number is that may have been meant: of four digits, one that has one more."""
 MAX_PARALLEL_TASKS = 8
 """Most tasks of one planner turn; more are a sign that the model has lost control."""
 
@@ -225,7 +218,7 @@ class CoDA(System[CoDASettings]):
                 tasks = self._tasks(executor, turn)
                 results = await self._delegate(run, executor, tasks, findings, known, level + 1)
                 executor.tell_results(results, tokens=self.settings.result_tokens)
-            elif checks and (unread := _unread_numbers(executor, action.content)):
+            elif checks and (unread := unread_numbers(action.content, _told(executor))):
                 checks = False
                 executor.tell(self.prompts.text("executor_copy", numbers=unread))
             else:  # the paper's executor ends with <result>, the published code's with <answer>
@@ -261,27 +254,8 @@ class CoDA(System[CoDASettings]):
         return await executor.force(self.prompts.text("executor_force"), "result", "answer")
 
 
-def _unread_numbers(executor: Context, result: str) -> str:
-    """What is wrong with the long numbers of a result that stand neither in its task nor in what the executor has read:
-    small models lose a digit when they copy 67300 as an amount. Short ones may have been counted or worked out."""
-    numbers = list(dict.fromkeys(_long_numbers(result)))
-    if not numbers:
-        return ""
-    read = (executor.task, executor.told, *(f"{document.title} {document.text}" for document in executor.documents))
-    known = dict.fromkeys(number for text in read for number in _long_numbers(text))
-    told = []
-    for number in [number for number in numbers if number not in known][:_MOST_UNREAD]:
-        like = [it for it in known if abs(len(it) - len(number)) <= 1 and len(it) <= _LONGEST_NUMBER]
-        near = difflib.get_close_matches(number, like, n=1, cutoff=_NEAR)
-        told.append(
-            f"{number[:_LONGEST_NUMBER]} stands nowhere in what you have read"
-            + "".join(f", but {it} does" for it in near)
-        )
-    return "; ".join(told)
-
-
-def _long_numbers(text: str) -> list[str]:
-    return [word for word in compared_words(text) if is_number(word) and sum(map(str.isdigit, word)) >= _LONG_NUMBER]
+def _told(executor: Context) -> list[str]:
+    return [executor.task, executor.told, *(f"{document.title} {document.text}" for document in executor.documents)]
 
 
 def _as_documents(text: str) -> str:
