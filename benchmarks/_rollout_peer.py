@@ -23,7 +23,7 @@ from _results import Results
 from _rollout_engine import free
 from _rollout_workload import Corpus, Totals, overlapped, scripts, tokenizer
 from _shapes import SHAPES, random_source, write_folder
-from _timing import bandwidth, device_name
+from _timing import GraphTimes, bandwidth, device_name
 
 from subquest.engine.torch import Source, TorchEngine, load
 from subquest.errors import UsageError
@@ -35,6 +35,7 @@ _WIDE: dict[str, Any] = {
     "max_num_seqs": 512, "cudagraph_capture_sizes": [*GRAPHS, 448, 512, 640, 768, 896, 1024],
     "max_num_batched_tokens": 8192, "prefix_caching_hash_algo": "xxhash",
 }  # fmt: skip
+_NEWER: dict[str, Any] = {"environment": {"VLLM_USE_V2_MODEL_RUNNER": "1"}}
 CONFIGS: dict[str, dict[str, Any]] = {
     "8k": {**_COMMON, "max_num_batched_tokens": 8192},
     "16k": {**_COMMON, "max_num_batched_tokens": 16_384},
@@ -43,7 +44,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "two": {**_COMMON, "max_num_batched_tokens": 8192, "engines": 2},
     "wide": _WIDE,
     "wide-two": {**_WIDE, "engines": 2},
-    "v2": {**_WIDE, "environment": {"VLLM_USE_V2_MODEL_RUNNER": "1"}},
+    "v2": {**_WIDE, **_NEWER},
+    "v2-two": {**_WIDE, **_NEWER, "engines": 2},
 }
 """What is tried: prompt tokens a step, scheduling in the step's shadow or not, one engine or two. `wide` captures steps
 that read a document beside 300 contexts too, and finds cached prefixes by a faster hash; `v2` has vLLM's newer model
@@ -150,6 +152,7 @@ def _ours(
     engine.scheduler.stops.ends[:] = False  # lengths are forced
     corpus, episodes = Corpus(size.passages), scripts(size.questions, size.rollouts)
     closed: list[Any] = []
+    busy = GraphTimes(engine)
     try:
         runs = []
         for number in range(1 + size.runs):
@@ -157,17 +160,20 @@ def _ours(
             closed.clear()
             before = _counts(engine)
             runs.append(asyncio.run(overlapped(engine, corpus, episodes, closed)))
+            on_device = busy.take()
             steps, prefills, prefilled = (now - then for now, then in zip(_counts(engine), before, strict=True))
             say(
                 f"ours, run {number}: {runs[-1].seconds:.2f} s, {steps} decode steps of"
                 f" {runs[-1].written / steps:.0f} rows, {prefills} prefill steps of"
                 f" {prefilled / prefills:.0f} tokens"
+                + "".join(f"; {kind} {seconds:.2f} s on the device" for kind, seconds in on_device.items())
             )
             results.keep(
                 ours_runs_s=[run.seconds for run in runs],
                 decode_steps=steps,
                 prefill_steps=prefills,
                 prefill_tokens=prefilled,
+                on_device_s=on_device,
             )
     finally:
         asyncio.run(engine.close())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -46,6 +48,42 @@ def products_a_second(device: torch.device) -> float:
 
 def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def kernels_of(work: Callable[[], object]) -> dict[str, float]:
+    """Seconds that each kind of kernel took on the GPU, the longest first."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        work()
+        torch.cuda.synchronize()
+    found = {event.key: event.device_time_total / 1e6 for event in profiler.key_averages()}
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+class GraphTimes:
+    """How long an engine's graphs keep the GPU busy, by their kind (`prefill`, `decode`)."""
+
+    def __init__(self, engine: Any) -> None:
+        self._spans: list[tuple[str, Any, Any]] = []
+        if engine.device.type == "cuda":
+            graphs = engine.runner._graphs
+            graphs.run = partial(self._run, graphs.run)
+
+    def _run(self, run: Callable[..., None], key: Sequence[Any], work: Callable[[], object]) -> None:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start.record()
+        run(key, work)
+        end.record()
+        self._spans.append((key[0], start, end))
+
+    def take(self) -> dict[str, float]:
+        """Seconds since the last time, of work that is over."""
+        spans, self._spans = self._spans, []
+        found: dict[str, float] = {}
+        for kind, start, end in spans:
+            found[kind] = found.get(kind, 0.0) + start.elapsed_time(end) / 1e3
+        return found
 
 
 class PeakMemory:

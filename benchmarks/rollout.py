@@ -19,7 +19,8 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,15 @@ from _rollout_peer import CONFIGS
 from _rollout_shared import compare_shared
 from _rollout_workload import Corpus, lockstep, overlapped, scripts, tokenizer
 from _shapes import SHAPES, random_source
-from _timing import bandwidth, products_a_second, synchronise
+from _timing import bandwidth, kernels_of, products_a_second, synchronise
 
-from subquest.engine.torch import Adapter, Source, load
+from subquest.engine.torch import Adapter, Source, TorchEngine, load
 from subquest.engine.torch.runner import Pending
 
-PARTS = ("kernels", "decode", "prefill", "shared", "peers", "throughput", "adapters", "exact", "rollout", "host")
+PARTS = (
+    *("kernels", "decode", "profile", "prefill", "shared", "peers", "throughput"),
+    *("adapters", "exact", "rollout", "host"),
+)
 BATCHES = (1, 8, 32, 128, 384, 1024, 2048)
 CONTEXTS = (256, 700, 2048, 8000)
 LARGEST_CACHE = 110e9
@@ -91,7 +95,7 @@ class Bench:
                 cached = batch * context * architecture.cache_values() * self.dtype.itemsize
                 if cached > (LARGEST_CACHE if self.gpu else 4e9):
                     continue
-                step = self._step(batch, context, batch * (context + 128))
+                step = self._step(batch, context)
                 free(self.device)
                 least = (cached + weights) / limit
                 row = {"decode_ms": step * 1e3, "limit_ms": least * 1e3, "bandwidth_share": least / step}
@@ -103,16 +107,59 @@ class Bench:
                     f" {batch / step / 1e3:8.1f}k tok/s, {100 * least / step:5.1f} % of the bandwidth"
                 )
 
-    def _step(self, batch: int, context: int, tokens: int) -> float:
+    def _step(self, batch: int, context: int) -> float:
         """One decode step of the runner over a cache full of noise; `context` is the mean length of the timed steps."""
-        engine = make(self.source, self.device, cache_tokens=tokens + 16 * batch, max_batch=batch, prefill_tokens=64)
+        with self._full(batch, context) as engine:
+            return decode_seconds(engine, batch, context, self.clock)
+
+    @contextmanager
+    def _full(self, batch: int, context: int) -> Iterator[TorchEngine]:
+        """An engine with a cache full of noise."""
+        tokens = batch * (context + 144)
+        engine = make(self.source, self.device, cache_tokens=tokens, max_batch=batch, prefill_tokens=64)
         try:
             width = -(-(context + 64) // 16)
             order = np.random.default_rng(0).permutation(batch * width) + 1
             fill_rows(engine, order.reshape(batch, width), context)
-            return decode_seconds(engine, batch, context, self.clock)
+            yield engine
         finally:
             asyncio.run(engine.close())
+
+    def profile(self) -> None:
+        """Which kernels a decode step and the filling of a prompt spend their time in."""
+        if not self.gpu:
+            return
+        batch, context, steps = max(self.batches or (384,)), min(self.contexts or (700,)), 20
+        with self._full(batch, context) as engine:
+            decode_seconds(engine, batch, context, self.clock)  # captured from here on
+            slots = np.arange(batch, dtype=np.int32)
+
+            def decode() -> None:
+                engine.scheduler.rows.position[:batch] = context - steps // 2
+                with torch.inference_mode(), torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+                    for _ in range(steps):
+                        last = engine.runner.decode(slots)
+                    last.read()
+
+            self._say_kernels(f"a decode step of {batch} × {context}", kernels_of(decode), steps)
+        free(self.device)
+        count, length = 16, 2000
+        engine = make(self.source, self.device, cache_tokens=count * (length + 32), max_batch=count)
+        prompts = np.random.default_rng(0).integers(1, 40_000, (2, count, length)).tolist()
+        try:
+            asyncio.run(together(engine, prompts[0], 1))
+            kernels = kernels_of(lambda: asyncio.run(together(engine, prompts[1], 1)))
+        finally:
+            asyncio.run(engine.close())
+        self._say_kernels(f"filling {count} × {length} tokens", kernels, 1)
+
+    def _say_kernels(self, name: str, kernels: dict[str, float], times: int) -> None:
+        row = {kernel: seconds / times * 1e6 for kernel, seconds in kernels.items()}
+        self.figures.setdefault("kernels_us", {})[name] = row
+        total = sum(row.values())
+        say(f"{name}: {total:,.0f} µs in kernels")
+        for kernel, microseconds in list(row.items())[:14]:
+            say(f"  {microseconds:8.0f} µs {microseconds / total:4.0%}  {kernel[:100]}")
 
     def prefill(self) -> None:
         """Prompt tokens a second, of prompts that have nothing in common, and the share of a large product's speed."""
@@ -161,7 +208,7 @@ class Bench:
             """Seconds for this many tokens; the difference of two counts leaves the prompt out."""
             return self._timed(lambda: sampled(model, ids, mask, count))
 
-        ours = self._step(batch, context, batch * (context + 128))
+        ours = self._step(batch, context)
         free(self.device)
         self.figures["ours_ms"] = ours * 1e3
         for name, padding in (("", 0), (", padded", 9)):
