@@ -32,6 +32,7 @@ from _options import COUNT, at_least, existing_device
 from _results import Results, add_options
 from _rollout_engine import decode_seconds, fill_rows, free, make
 from _rollout_exact import greedy_equals_generate, kernels_equal_torch, logprob_gaps, peer, sampled, together
+from _rollout_mixed import compare_mixed
 from _rollout_peer import CONFIGS
 from _rollout_shared import compare_shared
 from _rollout_workload import Corpus, lockstep, overlapped, scripts, tokenizer
@@ -42,8 +43,8 @@ from subquest.engine.torch import Adapter, Source, TorchEngine, load
 from subquest.engine.torch.runner import Pending
 
 PARTS = (
-    *("kernels", "decode", "profile", "prefill", "shared", "peers", "throughput"),
-    *("adapters", "exact", "rollout", "host"),
+    *("kernels", "decode", "profile", "prefill", "mixed", "shared", "peers"),
+    *("throughput", "adapters", "exact", "rollout", "host"),
 )
 BATCHES = (1, 8, 32, 128, 384, 1024, 2048)
 CONTEXTS = (256, 700, 2048, 8000)
@@ -180,6 +181,14 @@ class Bench:
             share = 2 * layers * tokens / products_a_second(self.device) / seconds
             self.figures["prefill"]["share of a large product, without attention"] = share
         say(f"prefill {count} × {length} tokens: {seconds:.2f} s, {tokens / seconds:,.0f} tokens/s")
+
+    def mixed(self) -> None:
+        """Steps, texts and whole rollouts with prompts beside the rows that decode, and in steps of their own."""
+        if self.gpu:
+            compare_mixed(
+                self.source, self.device, self.results, say, batches=self.batches or (32, 160, 256),
+                context=min(self.contexts or (900,)), prompts=(384, 1024), rollouts=self.rollouts,
+            )  # fmt: skip
 
     def shared(self) -> None:
         """Decode steps, texts and whole rollouts with shared prefixes read once, and row by row."""

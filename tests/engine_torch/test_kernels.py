@@ -159,6 +159,20 @@ def test_prefill_attention(heads: int, kv_heads: int, size: int) -> None:
     torch.testing.assert_close(found, reference.attend(q, keys, values, step, size**-0.5), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("heads", "kv_heads", "size"), SHAPES)
+def test_prompts_beside_rows_that_decode(heads: int, kv_heads: int, size: int) -> None:
+    """One pass over both gives what a pass over each gives."""
+    keys, values = caches(kv_heads, size)
+    place = ints(0, 111, 32)
+    tiles = torch.tensor([[1, 3, 30, 64], [1, 67, 94, 6], [0, 0, 0, 0]], dtype=torch.int32, device=DEVICE)
+    positions, slots = torch.cat([place, ints(*range(30, 100))]), torch.cat([ints(0, 1, 2), ints(*[1] * 70)])
+    step = Step(positions, positions, slots, tables(3, 7), tiles, 32, 4, rows=3)
+    q = random(73, heads + 2 * kv_heads, size)[:, :heads]
+    found = kernels.attend(q, keys, values, step, size**-0.5)
+    torch.testing.assert_close(found, reference.attend(q, keys, values, step, size**-0.5), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(found[:3], kernels.attend(q[:3], keys, values, step.decoding(), size**-0.5))
+
+
 @pytest.mark.skipif(DEVICE == "cpu", reason="the interpreter has no bfloat16 products")
 @pytest.mark.parametrize("size", [8, 64, 80, 128, 256])
 def test_attention_in_bfloat16(size: int) -> None:

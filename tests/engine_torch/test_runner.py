@@ -20,7 +20,7 @@ from .conftest import byte_tokenizer, tiny_model
 Drawn = list[tuple[tuple[int, ...], tuple[float, ...]]]
 
 
-async def episodes(staged: bool) -> tuple[Drawn, Runner]:
+async def episodes(staged: bool, mixed_tokens: int = 0) -> tuple[Drawn, Runner]:
     """Three turns each of thirty contexts in a cache that does not hold all of them; some sampled, some filtered.
 
     The last two ask the same, and their prompt fills its blocks but for the token that is fed by decoding: the second
@@ -29,6 +29,7 @@ async def episodes(staged: bool) -> tuple[Drawn, Runner]:
     engine = TorchEngine.from_model(tiny_model(), byte_tokenizer(), cache_tokens=640, max_batch=11, prefill_tokens=96)
     if staged:
         engine.runner = Runner(engine._model, engine.scheduler.rows, prefill_tokens=96, staged=True)
+        engine.scheduler.mixed_tokens = mixed_tokens
     chance = random.Random(5)
     asked = ["".join(chance.choices("abcdef ", k=chance.randrange(5, 120))) for _ in range(30)]
 
@@ -73,9 +74,12 @@ async def episodes(staged: bool) -> tuple[Drawn, Runner]:
     return drawn, engine.runner
 
 
-async def test_staged_steps_draw_what_plain_ones_do() -> None:
+@pytest.mark.parametrize("mixed_tokens", [0, 40])
+async def test_staged_steps_draw_what_plain_ones_do(mixed_tokens: int) -> None:
+    """`mixed_tokens` puts prompts into the cache beside rows that decode, in pieces of so many tokens."""
     plain, _ = await episodes(staged=False)
-    staged, runner = await episodes(staged=True)
+    staged, runner = await episodes(staged=True, mixed_tokens=mixed_tokens)
+    assert runner.mixed > 0
     assert [ids for ids, _ in staged] == [ids for ids, _ in plain]
     for (_, found), (_, wanted) in zip(staged, plain, strict=True):
         torch.testing.assert_close(torch.tensor(found), torch.tensor(wanted), atol=2e-4, rtol=0)

@@ -15,6 +15,7 @@ are loaded; in the cache they have their own size.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -46,7 +47,8 @@ def _decode_shape(pad: int, itemsize: int) -> dict[str, int]:
 
 def _prefill_shape(pad: int, itemsize: int) -> dict[str, int]:
     """Tokens of a tile, warps and tiles under way, for 64 queries: two programs fit into a processor's shared memory
-    if a head has 256 bytes. The same shape serves shared prefixes."""
+    if a head has 256 bytes. The same shape serves shared prefixes; two query heads that share keys and values take
+    twice the warps."""
     tile, stages = (64, 3) if pad * itemsize <= 256 else (32, 2)
     return {"TILE": tile, "num_warps": 4, "num_stages": stages}
 
@@ -194,27 +196,42 @@ def _join_kernel(
 def _prefill_kernel(
     q, keys, values, tables, tiles, out, scale, q_row, table_width, key_block, key_token, key_head,
     HEADS: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
-    ROWS: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, TOGETHER: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     tile = tiles + tl.program_id(0) * 4
-    head = tl.program_id(1)
+    first_head = tl.program_id(1) * TOGETHER
     count = tl.load(tile + 3)
     if count > 0:
         slot = tl.load(tile)
         row = tl.load(tile + 1).to(tl.int64)
         position = tl.load(tile + 2)
-        m = tl.arange(0, ROWS)
+        query_row = tl.arange(0, ROWS * TOGETHER)
+        m = query_row % ROWS
+        head = first_head + query_row // ROWS
         d = tl.arange(0, PAD)
         n = tl.arange(0, TILE)
         mask = (m < count)[:, None] & (d < SIZE)[None, :]
-        query = tl.load(q + (row + m)[:, None] * q_row + head * SIZE + d[None, :], mask=mask, other=0.0)
+        query = tl.load(q + (row + m)[:, None] * q_row + head[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
         table = tables + slot * table_width
-        shift = (head // GROUP) * key_head
-        top = tl.full((ROWS,), float("-inf"), tl.float32)
-        total = tl.zeros((ROWS,), tl.float32)
-        mixed = tl.zeros((ROWS, PAD), tl.float32)
+        shift = (first_head // GROUP) * key_head
+        top = tl.full((ROWS * TOGETHER,), float("-inf"), tl.float32)
+        total = tl.zeros((ROWS * TOGETHER,), tl.float32)
+        mixed = tl.zeros((ROWS * TOGETHER, PAD), tl.float32)
+        seen_by_all = (position + 1) // TILE * TILE
+        for first in range(0, seen_by_all, TILE):
+            at = first + n
+            block = tl.load(table + at // BLOCK).to(tl.int64)
+            place = block * key_block + (at % BLOCK) * key_token + shift
+            if SIZE != PAD:
+                k = tl.load(keys + place[None, :] + d[:, None], mask=(d < SIZE)[:, None], other=0.0)
+                v = tl.load(values + place[:, None] + d[None, :], mask=(d < SIZE)[None, :], other=0.0)
+            else:
+                k = tl.load(keys + place[None, :] + d[:, None])
+                v = tl.load(values + place[:, None] + d[None, :])
+            scores = tl.dot(query, k, input_precision=PRECISION) * scale
+            top, total, mixed = _mix(scores, v, top, total, mixed, PRECISION)
         end = position + count
-        for first in range(0, end, TILE):
+        for first in range(seen_by_all, end, TILE):
             at = first + n
             live = at < end
             block = tl.load(table + at // BLOCK, mask=live, other=0).to(tl.int64)
@@ -230,26 +247,29 @@ def _prefill_kernel(
             seen = live[None, :] & (at[None, :] <= position + m[:, None])
             scores = tl.where(seen, scores, float("-inf"))
             top, total, mixed = _mix(scores, v, top, total, mixed, PRECISION)
-        target = out + ((row + m)[:, None] * HEADS + head) * SIZE + d[None, :]
+        target = out + ((row + m)[:, None] * HEADS + head[:, None]) * SIZE + d[None, :]
         tl.store(target, (mixed / total[:, None]).to(out.dtype.element_ty), mask=mask)
 
 
-def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) -> Tensor:
+def _prefill(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float, out: Tensor) -> None:
+    """The tokens of prompts, in tiles."""
+    assert step.tiles is not None
+    heads = q.shape[1]
+    layout, common = _layout(q, keys, step), _common(q, keys)
+    together = 2 if heads // keys.shape[2] % 2 == 0 else 1
+    shape = _prefill_shape(common["PAD"], q.element_size())
+    shape["num_warps"] *= together
+    _prefill_kernel[(step.tiles.shape[0], heads // together)](
+        q, keys, values, step.tables, step.tiles, out, scale, *layout, ROWS=TILE, TOGETHER=together, **shape, **common
+    )  # fmt: skip
+
+
+def _decode(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float, out: Tensor) -> None:
+    """One token of each context."""
     rows, heads, size = q.shape
     kv_heads = keys.shape[2]
-    group = heads // kv_heads
-    out = torch.empty((rows, heads * size), dtype=q.dtype, device=q.device)
-    pad = max(16, _power(size))
-    scale *= _LOG2_E
-    layout = (q.stride(0), step.tables.shape[1], keys.stride(0), keys.stride(1), keys.stride(2))
-    common: dict[str, Any] = {"HEADS": heads, "GROUP": group, "SIZE": size, "PAD": pad, "BLOCK": keys.shape[1]}
-    common["PRECISION"] = _precision(q)
-    prefill_shape = _prefill_shape(pad, q.element_size())
-    if step.tiles is not None:
-        _prefill_kernel[(step.tiles.shape[0], heads)](
-            q, keys, values, step.tables, step.tiles, out, scale, *layout, ROWS=TILE, **prefill_shape, **common
-        )  # fmt: skip
-        return out
+    layout, common = _layout(q, keys, step), _common(q, keys)
+    pad = common["PAD"]
     splits, shared = step.splits, step.shared
     parts = sums = out
     prefixes = (step.slots, step.slots)  # not read
@@ -262,11 +282,11 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
     if shared is not None:
         _shared_kernel[(kv_heads, shared.tiles.shape[0])](
             q, keys, values, step.tables, step.slots, shared.members, shared.tiles, parts, sums, scale, *layout, splits,
-            ROWS=shared.members.shape[1], QUERIES=SHARED_QUERIES, **prefill_shape, **common,
+            ROWS=shared.members.shape[1], QUERIES=SHARED_QUERIES, **_prefill_shape(pad, q.element_size()), **common,
         )  # fmt: skip
     _decode_kernel[(kv_heads, rows, step.splits)](
         q, keys, values, step.tables, step.slots, step.positions, *prefixes, out, parts, sums, scale, *layout,
-        step.part, splits, GROUP_PAD=max(16, _power(group)), WHOLE=splits == 1, SHARED=shared is not None,
+        step.part, splits, GROUP_PAD=max(16, _power(heads // kv_heads)), WHOLE=splits == 1, SHARED=shared is not None,
         **_decode_shape(pad, q.element_size()), **common,
     )  # fmt: skip
     if splits > 1:
@@ -274,4 +294,41 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
             parts, sums, step.positions, *prefixes, out, step.part, splits,
             HEADS=heads, SIZE=size, PAD=pad, AT_ONCE=_JOINED, SHARED=shared is not None, num_warps=2,
         )  # fmt: skip
+
+
+def _layout(q: Tensor, keys: Tensor, step: Step) -> tuple[int, ...]:
+    return q.stride(0), step.tables.shape[1], keys.stride(0), keys.stride(1), keys.stride(2)
+
+
+def _common(q: Tensor, keys: Tensor) -> dict[str, Any]:
+    _, heads, size = q.shape
+    return {
+        "HEADS": heads, "GROUP": heads // keys.shape[2], "SIZE": size, "PAD": max(16, _power(size)),
+        "BLOCK": keys.shape[1], "PRECISION": _precision(q),
+    }  # fmt: skip
+
+
+def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) -> Tensor:
+    rows, heads, size = q.shape
+    out = torch.empty((rows, heads * size), dtype=q.dtype, device=q.device)
+    arguments = keys, values, step, scale * _LOG2_E, out
+    if step.tiles is None:
+        _decode(q, *arguments)
+    elif not step.rows:
+        _prefill(q, *arguments)
+    elif not q.is_cuda:  # Triton interprets
+        _decode(q[: step.rows], *arguments)
+        _prefill(q, *arguments)
+    else:  # one kernel waits for memory while the other one computes
+        here, beside = torch.cuda.current_stream(q.device), _second_stream(q.device)
+        beside.wait_stream(here)
+        with torch.cuda.stream(beside):
+            _decode(q[: step.rows], *arguments)
+        _prefill(q, *arguments)
+        here.wait_stream(beside)
     return out
+
+
+@cache
+def _second_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)

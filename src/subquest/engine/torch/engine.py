@@ -37,7 +37,7 @@ from .block_pool import BlockPool
 from .gpu_memory import allocate, explain_out_of_memory, out_of_memory, wanted_share
 from .loader import Source, from_model, load, load_adapter, memory_needed
 from .model import Cache, Model
-from .runner import Pending, Runner
+from .runner import MIXED_TOKENS, Pending, Runner
 from .running_batch import Rows
 from .scheduler import Context, Scheduler, Turn
 from .scoring import Call, Scorer, score_choices
@@ -118,6 +118,8 @@ class TorchEngine:
             graphs=graphs,
             shared_prefixes=prefix_groups.wanted() if shared_prefixes is None else shared_prefixes,
         )
+        if self.runner.mixes:
+            self.scheduler.mixed_tokens = min(MIXED_TOKENS, prefill_tokens)
         self._seeds = random.Random(seed)
         self._changes: list[Callable[[], None]] = []
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -364,9 +366,10 @@ class TorchEngine:
                 return
             scheduler.held = bool(self._changes)
             plan = scheduler.plan()
-            self.runner.prefill(plan.chunks, bare=plan.bare)
             if plan.slots.size:
-                pending.append(self.runner.decode(plan.slots, bare=plan.bare))
+                pending.append(self.runner.decode(plan.slots, chunks=plan.chunks, bare=plan.bare))
+            else:
+                self.runner.prefill(plan.chunks, bare=plan.bare)
             if pending and (len(pending) > ahead or not plan.slots.size):
                 step = pending.pop(0)
                 scheduler.commit(step.slots, step.epochs, *step.read())

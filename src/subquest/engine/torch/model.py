@@ -2,7 +2,8 @@
 
 Ten kernels a layer on the GPU, four of them matrix products. A prefill step fills the cache and nothing more: the last
 token of a prompt is always fed by a decode step, so logits are computed, and tokens drawn, in one place only, and a
-prefill's last layer ends with its keys and values.
+prefill's last layer ends with its keys and values. A mixed step does both: prompts go through the layers beside the
+rows that decode, which then cost little more than they would alone.
 """
 
 from __future__ import annotations
@@ -76,8 +77,10 @@ class Model:
         self._layers(step, product=_product(step))
 
     def decode(self, step: Step, draws: Draw) -> tuple[Tensor, Tensor]:
-        """Feed one token of each context; the drawn next tokens and their log-probabilities."""
-        return self.draw(self.logits(step), draws, step.positions)
+        """Feed one token of each context; the drawn next tokens and their log-probabilities. In a mixed step the
+        prompts' tokens go into the cache beside them."""
+        logits = self.logits(step)
+        return self.draw(logits, draws, step.positions[: len(logits)])
 
     def logits(self, step: Step) -> Tensor:
         return self.ops.project(self._layers(step, product=_product(step)), self.weights.head)  # type: ignore[no-any-return]
@@ -112,7 +115,10 @@ class Model:
             )
             last = i == a.layers - 1
             if last and step.tiles is not None and ends is None:
-                break
+                if not step.rows:
+                    break
+                step = step.decoding()
+                q, residual = q[: len(step.ids)], residual[: len(step.ids)]
             attended = ops.attend(q, keys, values, step, a.softmax_scale)
             if last and ends is not None:
                 attended, residual = attended[ends], residual[ends]

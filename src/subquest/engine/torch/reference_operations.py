@@ -84,6 +84,8 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
         for rows in alike:
             out[rows] = _attend_rows(q[rows], keys, values, slots[rows], step.tables, lengths[rows], scale)
         return out.flatten(1)
+    if step.rows:
+        out[: step.rows] = attend(q[: step.rows], keys, values, step.decoding(), scale).view(step.rows, *q.shape[1:])
     for slot, row, position, count in _joined(step.tiles.tolist()):
         length = position + count
         blocks = step.tables[slot, : -(-length // keys.shape[1])]

@@ -10,7 +10,7 @@ immediately.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,9 @@ _CHANGES = 2
 """Rows that follow on a GPU: changed entries of the block tables, as flat indexes, and their blocks."""
 _RING = 6
 """Upload buffers, used in turn: a step takes up to two, and is over when two more have been launched."""
+MIXED_SIZES = (64, 128, 256, 384, 512, 768, 1024)
+MIXED_TOKENS = MIXED_SIZES[-1]
+"""Prompt tokens that are computed beside rows that decode, at most."""
 _NOTHING = np.zeros(0, np.int64)
 
 
@@ -68,24 +71,27 @@ class Runner:
         self.model = model
         self.rows = rows
         self.device = model.weights.device
-        self.steps = self.shared_steps = self.prefills = self.prefilled = 0
-        """Decode steps, those of them with shared prefixes, prefill steps, and the tokens of these."""
+        self.steps = self.shared_steps = self.mixed = self.prefills = self.prefilled = 0
+        """Decode steps, those of them with shared prefixes, those with prompts beside them; prefill steps, with the
+        latter, and the tokens of these."""
         self._cuda = self.device.type == "cuda"
         self._staged = self._cuda if staged is None else staged
         self._last = torch.zeros(rows.slots + 1, dtype=torch.int32, device=self.device)
+        self._groups: PrefixGroups | None = None
         if not self._staged:
             self._tables = torch.from_numpy(rows.tables)
             return
         self._graphs = Graphs(enabled=graphs and self._cuda)
         self._tables = torch.zeros(rows.tables.shape, dtype=torch.int32, device=self.device)
-        self._groups = _prefix_groups(model, rows) if shared_prefixes else None
-        widest = bucket(rows.slots)
+        if shared_prefixes:
+            self._groups = _prefix_groups(model, rows)
+        widest = max(bucket(rows.slots), mixed_rows(rows.slots))
         packed = (_FIELDS + _CHANGES) * widest
         if self._groups is not None:
             packed += _shared_size(widest, self._groups.most_tiles, self._groups.tile_rows)
         self._head = torch.zeros(packed, dtype=torch.int32, device=self.device)
         self._out = torch.zeros(2 * widest, dtype=torch.int32, device=self.device)
-        tokens = _padded(prefill_tokens)
+        tokens = max(_padded(prefill_tokens), mixed_rows(rows.slots) + MIXED_TOKENS)
         self._flat = torch.zeros(3 * tokens, dtype=torch.int32, device=self.device)
         most_tiles = max(tokens // TILE + rows.slots, tokens // TILE + tokens // 32 + 8)
         self._tiles = torch.zeros(most_tiles * 4, dtype=torch.int32, device=self.device)
@@ -94,46 +100,35 @@ class Runner:
         self._padding = rows.slots * rows.tables.shape[1]
         """Index of the padding row's first block, which is always 0."""
 
+    @property
+    def mixes(self) -> bool:
+        """Whether prompts can enter the cache in the same pass as rows that decode."""
+        return self._staged and self._groups is None
+
     def prefill(self, chunks: Sequence[Chunk], *, bare: bool = False) -> None:
         """Put the chunks' tokens into the cache; `bare` runs without the adapter."""
         if not chunks:
             return
-        self.prefills += 1
-        total = sum(chunk.tokens for chunk in chunks)
-        self.prefilled += total
-        size = _padded(total) if self._staged else total
-        flat = np.zeros((3, size), np.int32)
-        flat[2] = self.rows.slots
-        tiles: list[tuple[int, int, int, int]] = []
-        at = 0
-        for turn, start, count in chunks:
-            end = at + count
-            flat[0, at:end] = turn.context.ids[start : start + count]
-            flat[1, at:end] = np.arange(start, start + count)
-            flat[2, at:end] = turn.slot
-            tiles += [(turn.slot, at + i, start + i, min(TILE, count - i)) for i in range(0, count, TILE)]
-            at = end
+        total = self._count(chunks)
         if not self._staged:
             self.rows.changed.clear()
+            flat, tiles = self._pack_chunks(chunks, total)
             packed = torch.tensor(tiles, dtype=torch.int32)
             self.model.prefill(_prefill_step(torch.from_numpy(flat), self._tables, packed, bare))
             return
-        room = size // TILE + size // 32 + 8
-        if len(tiles) > room:
-            room = self._tiles.numel() // 4
-        padded = np.zeros((room, 4), np.int32)
-        padded[: len(tiles)] = tiles
+        size = _padded(total)
         staging = self._next_staging()
-        self._upload(staging.flat, self._flat, flat)
-        self._upload(staging.tiles, self._tiles, padded)
+        step = self._upload_chunks(staging, *self._pack_chunks(chunks, size), bare=bare)
         self._upload_tables(staging)
         staging.used = self._mark()
-        views = self._flat[: 3 * size].view(3, size)
-        step = _prefill_step(views, self._tables, self._tiles[: 4 * room].view(room, 4), bare)
-        self._graphs.run(("prefill", size, room, bare), lambda: self.model.prefill(step))
+        self._graphs.run(("prefill", size, _room(step), bare), lambda: self.model.prefill(step))
 
-    def decode(self, slots: Array, *, bare: bool = False) -> Pending:
-        """Feed one token of each slot and sample the next; `bare` runs without the adapter."""
+    def decode(self, slots: Array, chunks: Sequence[Chunk] = (), *, bare: bool = False) -> Pending:
+        """Feed one token of each slot and sample the next, after putting the chunks' tokens into the cache; `bare` runs
+        without the adapter."""
+        if chunks and self.mixes and sum(chunk.tokens for chunk in chunks) <= MIXED_TOKENS:
+            return self._decode_mixed(slots, chunks, bare)
+        self.prefill(chunks, bare=bare)
         self.steps += 1
         if not self._staged:
             return self._decode_now(slots, bare)
@@ -166,6 +161,74 @@ class Runner:
         views.drawn.copy_(views.out, non_blocking=True)
         pending.event = staging.used = self._mark()
         return pending
+
+    def _decode_mixed(self, slots: Array, chunks: Sequence[Chunk], bare: bool) -> Pending:
+        """Both in one pass."""
+        self.steps += 1
+        self.mixed += 1
+        size, total = mixed_rows(len(slots)), self._count(chunks)
+        staging = self._next_staging()
+        views = staging.views((size, 0, 0), self._head, self._out)
+        places, blocks = views.packed[_FIELDS:]
+        places[:], blocks[:] = self._padding, 0
+        head = views.packed[:_FIELDS]
+        longest, filtered = self._pack(head, slots)
+        flat, tiles = self._pack_chunks(chunks, size + mixed_tokens(total), size)
+        flat[:, :size] = head[[2, 1, 0]]
+        pending = Pending(slots, self.rows.epoch[slots], views.drawn)
+        self.rows.advance(slots)
+        views.upload.copy_(views.host, non_blocking=True)
+        step = self._upload_chunks(staging, flat, tiles, bare=bare, rows=size)
+        self._upload_tables(staging)
+        step.part, step.splits = self._parts(size, longest)
+        kind = (step.part, step.splits), filtered, bare
+        self._graphs.run(
+            ("mixed", size, flat.shape[1], _room(step), kind),
+            lambda: self._step(views.head, views.out, *kind, None, step),
+        )
+        views.drawn.copy_(views.out, non_blocking=True)
+        pending.event = staging.used = self._mark()
+        return pending
+
+    def _count(self, chunks: Sequence[Chunk]) -> int:
+        """Tokens of a step's chunks, which are counted as computed."""
+        total = sum(chunk.tokens for chunk in chunks)
+        self.prefills += 1
+        self.prefilled += total
+        return total
+
+    def _pack_chunks(
+        self, chunks: Sequence[Chunk], size: int, at: int = 0
+    ) -> tuple[Array, list[tuple[int, int, int, int]]]:
+        """Ids, positions and slots of a padded batch whose tokens from `at` on are the chunks', and its tiles."""
+        flat = np.zeros((3, size), np.int32)
+        flat[2] = self.rows.slots
+        tiles: list[tuple[int, int, int, int]] = []
+        for turn, start, count in chunks:
+            end = at + count
+            flat[0, at:end] = turn.context.ids[start : start + count]
+            flat[1, at:end] = np.arange(start, start + count)
+            flat[2, at:end] = turn.slot
+            tiles += [(turn.slot, at + i, start + i, min(TILE, count - i)) for i in range(0, count, TILE)]
+            at = end
+        return flat, tiles
+
+    def _upload_chunks(
+        self, staging: _Staging, flat: Array, tiles: list[tuple[int, int, int, int]], *, bare: bool, rows: int = 0
+    ) -> Step:
+        """What `_pack_chunks` made, on the device."""
+        size = flat.shape[1]
+        room = (size - rows) // TILE + (size - rows) // 32 + 8
+        if len(tiles) > room:
+            room = self._tiles.numel() // 4
+        padded = np.zeros((room, 4), np.int32)
+        padded[: len(tiles)] = tiles
+        self._upload(staging.flat, self._flat, flat)
+        self._upload(staging.tiles, self._tiles, padded)
+        views = self._flat[: 3 * size].view(3, size)
+        step = _prefill_step(views, self._tables, self._tiles[: 4 * room].view(room, 4), bare)
+        step.rows = rows
+        return step
 
     def _decode_now(self, slots: Array, bare: bool) -> Pending:
         """On the CPU: without padding, on the host's own tables."""
@@ -208,13 +271,18 @@ class Runner:
         filtered: bool,
         bare: bool,
         shared: SharedPrefixes | None = None,
+        mixed: Step | None = None,
     ) -> None:
+        """A decode step, or a `mixed` one, whose ids are those that are given."""
         if self._staged:
             self._tables.view(-1).index_copy_(0, head[_FIELDS].long(), head[_FIELDS + 1])
         slots, positions, given, seed, top_k = head[:5]
         temperature, top_p, min_p = head[5:_FIELDS].view(torch.float32)
-        ids = self.model.ops.choose(given, slots, self._last)
-        step = Step(ids, positions, slots, self._tables, None, *parts, bare, shared)
+        if mixed is None:
+            ids = self.model.ops.choose(given, slots, self._last)
+            step = Step(ids, positions, slots, self._tables, part=parts[0], splits=parts[1], bare=bare, shared=shared)
+        else:
+            step = replace(mixed, ids=self.model.ops.choose(mixed.ids, mixed.slots, self._last))
         drawn, logprobs = self.model.decode(step, Draw(temperature, seed, top_k, top_p, min_p, filtered))
         self._last.index_copy_(0, slots.long(), drawn)
         out[0].copy_(drawn)
@@ -259,6 +327,21 @@ class Runner:
 def _padded(tokens: int) -> int:
     """The padded size of a prefill step; below 256 tokens the time does not depend on it."""
     return next((size for size in (64, 128, 256) if tokens <= size), bucket(tokens))
+
+
+def mixed_rows(rows: int) -> int:
+    """The padded number of rows that decode in a mixed step: few graphs, since padding costs little beside prompts."""
+    return next((size for size in (16, 64) if rows <= size), -(-rows // 64) * 64)
+
+
+def mixed_tokens(tokens: int) -> int:
+    """The padded number of prompt tokens in a mixed step."""
+    return next(size for size in MIXED_SIZES if tokens <= size)
+
+
+def _room(step: Step) -> int:
+    """Tiles of a step, with padding."""
+    return 0 if step.tiles is None else len(step.tiles)
 
 
 def _prefill_step(flat: Tensor, tables: Tensor, tiles: Tensor, bare: bool) -> Step:

@@ -95,12 +95,23 @@ class Plan(NamedTuple):
 
 
 class Scheduler:
-    def __init__(self, pool: BlockPool, rows: Rows, stops: Stops, *, prefill_tokens: int, patience: int = 0) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        rows: Rows,
+        stops: Stops,
+        *,
+        prefill_tokens: int,
+        mixed_tokens: int = 0,
+        patience: int = 0,
+    ) -> None:
         self.pool = pool
         self.rows = rows
         self.stops = stops
         self.prefill_tokens = prefill_tokens
         """Prompt tokens per step at most; decoding rows wait for them."""
+        self.mixed_tokens = mixed_tokens
+        """Prompt tokens per step while rows decode, for a runner that computes both together; 0: it does not."""
         self.patience = patience
         """Steps that a turn waits for others while many decode; see `_is_time`."""
         self.waiting: deque[Turn] = deque()
@@ -207,7 +218,7 @@ class Scheduler:
         return loops(self.stops.text_of((turn.drawn[-LOOP:] if turn.preempted else []) + recent))
 
     def _fill(self) -> Iterator[Chunk]:
-        budget = self.prefill_tokens
+        budget = (self.decoding and self.mixed_tokens) or self.prefill_tokens
         for turn in list(filter(self._is_next, self.filling)):
             if budget <= 0:
                 return
@@ -231,9 +242,10 @@ class Scheduler:
 
     def _is_time(self) -> bool:
         """Whether to admit turns now. On a GPU a prefill step takes about as long for one prompt as for ten, and all
-        rows wait for it; so a single turn waits a few steps for others, unless only few rows would benefit."""
-        lonely = self.waiting and not self.filling and CROWD * len(self.waiting) < len(self.decoding)
-        if lonely and self._waited < self.patience:
+        rows wait for it; so a single turn waits a few steps for others, unless only few rows would benefit, or prompts
+        are computed beside them."""
+        few = self.waiting and not self.filling and CROWD * len(self.waiting) < len(self.decoding)
+        if few and not self.mixed_tokens and self._waited < self.patience:
             self._waited += 1
             return False
         self._waited = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -28,7 +28,8 @@ class Step:
     """T tokens, each with its position in its context and the block-table row (slot) of that context.
 
     In a decode step every token belongs to another context. In a prefill step `tiles` says which stretches of the
-    batch belong together.
+    batch belong together. In a mixed step the first `rows` tokens are those of a decode step, and the others those of
+    a prefill step.
     """
 
     ids: Tensor
@@ -40,7 +41,8 @@ class Step:
     tables: Tensor
     """[slots, blocks] int32: the cache blocks of each slot's context, in order."""
     tiles: Tensor | None = None
-    """[n, 4] int32, prefill only: slot, first token of the batch, its position, number of tokens (0: padding)."""
+    """[n, 4] int32, without decode steps: slot, first token of the batch, its position, number of tokens (0:
+    padding)."""
     part: int = 1 << 30
     """Decode only: contexts are cut into parts of this many tokens, which are read side by side."""
     splits: int = 1
@@ -49,6 +51,13 @@ class Step:
     """Whether the pass goes without the adapter."""
     shared: SharedPrefixes | None = None
     """Decode only. The parts of a row are then those of its shared prefix, followed by those of the rest."""
+    rows: int = 0
+    """Mixed only: how many tokens decode."""
+
+    def decoding(self) -> Step:
+        """The rows of a mixed step that decode, as a decode step."""
+        n = self.rows
+        return replace(self, ids=self.ids[:n], positions=self.positions[:n], slots=self.slots[:n], tiles=None, rows=0)
 
 
 @dataclass(slots=True)
