@@ -46,11 +46,9 @@ def _decode_shape(pad: int, itemsize: int) -> dict[str, int]:
 
 
 def _prefill_shape(pad: int, itemsize: int) -> dict[str, int]:
-    """Tokens of a tile, warps and tiles under way, for 64 queries: two programs fit into a processor's shared memory
-    if a head has 256 bytes. The same shape serves shared prefixes; two query heads that share keys and values take
-    twice the warps."""
-    tile, stages = (64, 3) if pad * itemsize <= 256 else (32, 2)
-    return {"TILE": tile, "num_warps": 4, "num_stages": stages}
+    """Tokens of a tile and warps, for 64 queries: three programs fit into a processor's shared memory if a head has 256
+    bytes, with two tiles under way. The same shape serves shared prefixes."""
+    return {"TILE": 64 if pad * itemsize <= 256 else 32, "num_warps": 4, "num_stages": 2}
 
 
 @triton.jit
@@ -196,27 +194,25 @@ def _join_kernel(
 def _prefill_kernel(
     q, keys, values, tables, tiles, out, scale, q_row, table_width, key_block, key_token, key_head,
     HEADS: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr,
-    ROWS: tl.constexpr, TOGETHER: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     tile = tiles + tl.program_id(0) * 4
-    first_head = tl.program_id(1) * TOGETHER
+    head = tl.program_id(1)
     count = tl.load(tile + 3)
     if count > 0:
         slot = tl.load(tile)
         row = tl.load(tile + 1).to(tl.int64)
         position = tl.load(tile + 2)
-        query_row = tl.arange(0, ROWS * TOGETHER)
-        m = query_row % ROWS
-        head = first_head + query_row // ROWS
+        m = tl.arange(0, ROWS)
         d = tl.arange(0, PAD)
         n = tl.arange(0, TILE)
         mask = (m < count)[:, None] & (d < SIZE)[None, :]
-        query = tl.load(q + (row + m)[:, None] * q_row + head[:, None] * SIZE + d[None, :], mask=mask, other=0.0)
+        query = tl.load(q + (row + m)[:, None] * q_row + head * SIZE + d[None, :], mask=mask, other=0.0)
         table = tables + slot * table_width
-        shift = (first_head // GROUP) * key_head
-        top = tl.full((ROWS * TOGETHER,), float("-inf"), tl.float32)
-        total = tl.zeros((ROWS * TOGETHER,), tl.float32)
-        mixed = tl.zeros((ROWS * TOGETHER, PAD), tl.float32)
+        shift = (head // GROUP) * key_head
+        top = tl.full((ROWS,), float("-inf"), tl.float32)
+        total = tl.zeros((ROWS,), tl.float32)
+        mixed = tl.zeros((ROWS, PAD), tl.float32)
         seen_by_all = (position + 1) // TILE * TILE
         for first in range(0, seen_by_all, TILE):
             at = first + n
@@ -247,20 +243,17 @@ def _prefill_kernel(
             seen = live[None, :] & (at[None, :] <= position + m[:, None])
             scores = tl.where(seen, scores, float("-inf"))
             top, total, mixed = _mix(scores, v, top, total, mixed, PRECISION)
-        target = out + ((row + m)[:, None] * HEADS + head[:, None]) * SIZE + d[None, :]
+        target = out + ((row + m)[:, None] * HEADS + head) * SIZE + d[None, :]
         tl.store(target, (mixed / total[:, None]).to(out.dtype.element_ty), mask=mask)
 
 
 def _prefill(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float, out: Tensor) -> None:
     """The tokens of prompts, in tiles."""
     assert step.tiles is not None
-    heads = q.shape[1]
     layout, common = _layout(q, keys, step), _common(q, keys)
-    together = 2 if heads // keys.shape[2] % 2 == 0 else 1
     shape = _prefill_shape(common["PAD"], q.element_size())
-    shape["num_warps"] *= together
-    _prefill_kernel[(step.tiles.shape[0], heads // together)](
-        q, keys, values, step.tables, step.tiles, out, scale, *layout, ROWS=TILE, TOGETHER=together, **shape, **common
+    _prefill_kernel[(step.tiles.shape[0], q.shape[1])](
+        q, keys, values, step.tables, step.tiles, out, scale, *layout, ROWS=TILE, **shape, **common
     )  # fmt: skip
 
 
@@ -323,8 +316,8 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
         here, beside = torch.cuda.current_stream(q.device), _second_stream(q.device)
         beside.wait_stream(here)
         with torch.cuda.stream(beside):
-            _decode(q[: step.rows], *arguments)
-        _prefill(q, *arguments)
+            _prefill(q, *arguments)  # first: its programs take longer
+        _decode(q[: step.rows], *arguments)
         here.wait_stream(beside)
     return out
 
