@@ -2,7 +2,7 @@
 
 A process of its own (`_peer.py`). Every turn is a request with the whole context, whose earlier tokens vLLM finds in
 its prefix cache. Lengths are forced by `max_tokens`; there are no stop strings and no text: vLLM does less than ours.
-Like ours, it rolls the episodes out once before it is measured, and of two runs the faster one counts.
+It rolls the episodes out once before it is measured, and of two runs the faster one counts, as with ours.
 """
 
 from __future__ import annotations

@@ -38,11 +38,15 @@ def _power(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _decode_shape(pad: int, itemsize: int) -> dict[str, int]:
+def _decode_shape(pad: int, itemsize: int, programs: int) -> dict[str, int]:
     """Tokens that a program of the decode kernel loads at a time, its warps, and tiles under way (measured:
-    docs/rollout-engine.md). Four programs with three tiles of 128 bfloat16 channels fill a processor's shared
-    memory."""
-    return {"TILE": 32, "num_warps": 1, "num_stages": 3 if pad * itemsize == 256 else 2}
+    docs/rollout-engine.md). Two programs with three tiles of 64 tokens and 128 bfloat16 channels fill a processor's
+    shared memory; where there are many more programs, four smaller ones do."""
+    if pad * itemsize > 256:
+        return {"TILE": 32, "num_warps": 1, "num_stages": 2}
+    if pad * itemsize == 256 and programs >= 640:
+        return {"TILE": 32, "num_warps": 1, "num_stages": 3}
+    return {"TILE": 64, "num_warps": 2, "num_stages": 3}
 
 
 def _prefill_shape(pad: int, itemsize: int) -> dict[str, int]:
@@ -280,7 +284,7 @@ def _decode(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float, o
     _decode_kernel[(kv_heads, rows, step.splits)](
         q, keys, values, step.tables, step.slots, step.positions, *prefixes, out, parts, sums, scale, *layout,
         step.part, splits, GROUP_PAD=max(16, _power(heads // kv_heads)), WHOLE=splits == 1, SHARED=shared is not None,
-        **_decode_shape(pad, q.element_size()), **common,
+        **_decode_shape(pad, q.element_size(), rows * kv_heads), **common,
     )  # fmt: skip
     if splits > 1:
         _join_kernel[(rows, heads)](

@@ -50,10 +50,10 @@ def _draw_part_kernel(
         live = (first + lane < SHARE) & (i < VOCABULARY)
         raw = tl.load(source + i, mask=live, other=float("-inf"))
         x = raw * factor
-        # of the two terms, brought to the higher exponent, one is not changed
-        less = tl.exp2(-tl.abs(x - top))
-        total = tl.where(x > top, total * less + 1.0, tl.where(x == float("-inf"), total, total + less))
-        top = tl.maximum(top, x)
+        highest = tl.maximum(top, x)
+        safe = tl.where(highest == float("-inf"), 0.0, highest)
+        total = total * tl.exp2(top - safe) + tl.exp2(x - safe)
+        top = highest
         # minus the logarithm of an exponential variable is Gumbel noise; a series keeps small exponentials exact
         u = (_mix(i.to(tl.uint32) * 0x9E3779B9 + key).to(tl.float32) + 0.5) * 2.3283064365386963e-10
         series = (u + 0.5 * u * u) * 1.4426950408889634

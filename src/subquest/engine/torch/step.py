@@ -95,4 +95,4 @@ def part_length(rows: int, kv_heads: int) -> int:
     only contexts that would keep one program busy long after the others are cut.
     """
     programs = rows * kv_heads
-    return next((length for length, enough in ((2048, 512), (512, 384), (256, 96)) if programs >= enough), 128)
+    return next((length for length, enough in ((2048, 512), (1024, 384), (256, 64)) if programs >= enough), 128)
