@@ -124,7 +124,7 @@ def _seconds(engine: TorchEngine, batch: int, context: int, tokens: int, *, mixe
         end.record()
         last.read()
         synchronise(engine.device)
-        return start.elapsed_time(end) / 1e3 / steps
+        return float(start.elapsed_time(end)) / 1e3 / steps
 
     with torch.inference_mode(), torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
         run(2)

@@ -30,6 +30,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from _options import COUNT, at_least, existing_device
 from _results import Results, add_options
+from _rollout_attention import sweep
 from _rollout_engine import decode_seconds, fill_rows, free, make
 from _rollout_exact import greedy_equals_generate, kernels_equal_torch, logprob_gaps, peer, sampled, together
 from _rollout_mixed import compare_mixed
@@ -43,8 +44,8 @@ from subquest.engine.torch import Adapter, Source, TorchEngine, load
 from subquest.engine.torch.runner import Pending
 
 PARTS = (
-    *("kernels", "decode", "profile", "prefill", "mixed", "shared", "peers"),
-    *("throughput", "adapters", "exact", "rollout", "host"),
+    *("kernels", "attention", "decode", "profile", "prefill", "mixed", "shared"),
+    *("peers", "throughput", "adapters", "exact", "rollout", "host"),
 )
 BATCHES = (1, 8, 32, 128, 384, 1024, 2048)
 CONTEXTS = (256, 700, 2048, 8000)
@@ -74,10 +75,18 @@ class Bench:
         self.batches: Sequence[int] = ()
         self.contexts: Sequence[int] = ()
         self.prefixes: Sequence[int] = (1500, 2500)
+        self.shape = ""
+        """That of random weights."""
 
     def kernels(self) -> None:
         if self.gpu:
             self.figures["kernels"] = kernels_equal_torch(self.source, self.device, say)
+
+    def attention(self) -> None:
+        """Attention of a layer by the shape of its kernels."""
+        if self.gpu and self.shape:
+            batches = self.batches or (8, 32, 64, 128, 192, 256, 384)
+            sweep(self.shape, batches, self.contexts, self.results, say, bandwidth(self.device))
 
     def decode(self) -> None:
         """Milliseconds a step over batch and context, and the share of the memory's bandwidth."""
@@ -385,7 +394,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     parser.add_argument("--shape", default="135m", choices=SHAPES, help="the shape of the random weights")
     parser.add_argument("--peer", choices=("vllm",), help="compare whole rollouts with this engine, and nothing else")
     parser.add_argument("--peer-path", default="", help="where the peer's packages are, as PYTHONPATH takes it")
-    parser.add_argument("--peer-configs", default="v2,wide,wide-two,8k", help=f"of {', '.join(CONFIGS)}")
+    parser.add_argument("--peer-configs", default="v2,wide,v2-two", help=f"of {', '.join(CONFIGS)}")
     parser.add_argument("--peer-seconds", type=float, default=600, help="the longest wait for the peer")
     parser.add_argument("--peer-logs", type=Path, help="an existing folder for the peer's logs")
     parser.add_argument("--questions", type=COUNT, help="questions of a whole rollout")
@@ -418,6 +427,7 @@ def _alone(arguments: argparse.Namespace, device: torch.device, results: Results
     source = load(arguments.model) if arguments.model else _random(arguments.shape, device)
     bench = Bench(source, device, results, quick=arguments.quick)
     bench.rollouts = arguments.rollouts
+    bench.shape = "" if arguments.model else arguments.shape
     bench.batches, bench.contexts, bench.prefixes = arguments.batches, arguments.contexts, arguments.prefixes
     for part in PARTS:
         if part in arguments.only.split(","):

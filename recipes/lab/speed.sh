@@ -14,19 +14,19 @@ peers=${PEERS:-$PWD/peers}
 grace=${GRACE:-20}  # seconds that a measurement whose time is over has to end by itself, and again when it is told to
 
 # NAME LIMIT LEAST BENCHMARK OPTIONS..., the most wanted first. A measurement is stopped after LIMIT seconds, with what
-# it has found, and not begun with fewer than LEAST left. Expected are, from the top, 350 s, 200, 180, 230, 170, 45, 70,
-# 40, 35, 190 and 210: in 1,550 s all but the last or the last two. `fastest` is vLLM's best single engine at 1.5b.
+# it has found, and not begun with fewer than LEAST left. Expected are, from the top, 315 s, 25, 205, 400, 210, 200, 190,
+# 70, 40, 35 and 210: two runs of 1,550 s. `fastest` is vLLM's best single engine at 1.5b, `v2` if that was not measured.
 plan=${PLAN:-"
-rollout-1.5b 430 200 rollout --shape 1.5b --runs 1 --peer vllm --peer-configs v2,wide,wide-two,8k
-rollout-0.5b 270 130 rollout --shape 0.5b --runs 1 --peer vllm --peer-configs fastest,wide-two
-rollout-135m 250 120 rollout --shape 135m --runs 1 --peer vllm --peer-configs fastest,wide-two
-rollout-7b   300 180 rollout --shape 7b --runs 1 --peer vllm --peer-configs fastest
-grpo-1.5b    260 120 train --shape 1.5b --questions 32 --steps 2 --micro-tokens 16384 --peer trl
+rollout-1.5b 400 200 rollout --shape 1.5b --runs 1 --peer vllm --peer-configs v2,wide,v2-two
 decode-1.5b   80  30 rollout --shape 1.5b --only decode,prefill --batches 256 384 --contexts 700 2000
+grpo-1.5b    260 120 train --shape 1.5b --questions 32 --steps 2 --micro-tokens 16384 --peer trl
+rollout-7b   430 250 rollout --shape 7b --runs 1 --peer vllm --peer-configs fastest,v2-two
+rollout-0.5b 270 180 rollout --shape 0.5b --runs 1 --peer vllm --peer-configs fastest,v2-two
+rollout-135m 250 160 rollout --shape 135m --runs 1 --peer vllm --peer-configs fastest,v2-two
+serve-1.5b   250 130 serve --shape 1.5b --peer vllm
 shared-1.5b  120  60 rollout --shape 1.5b --only shared --batches 256 384 --contexts 300 1000 --prefixes 2500
 fits-1.5b     90  30 fits --shapes 1.5b --ranks 16,0
 fits-7b       90  30 fits --shapes 7b --ranks 16
-serve-1.5b   250 130 serve --shape 1.5b --peer vllm
 rollout-3b   270 150 rollout --shape 3b --runs 1 --peer vllm --peer-configs fastest
 "}
 
