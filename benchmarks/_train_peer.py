@@ -23,7 +23,7 @@ from _results import Results
 from _rollout_engine import free
 from _rollout_workload import tokenizer, word
 from _shapes import SHAPES, random_source
-from _timing import device_name
+from _timing import device_name, products_a_second
 
 from subquest.engine import Message, Sampling
 from subquest.engine.torch import Source, TorchEngine, load
@@ -120,6 +120,7 @@ def compare(
         del source
         free(device)  # the peer needs the memory
         _say_row(say, "ours", ours)
+        say(f"ours: {ours['peak_share']:.0%} of the peak in the update, {ours['update_tokens_s']:,.0f} tokens/s")
         name = f"GRPO step {named} {size.questions} × {size.group}"
         for peer, found in peers.figures():
             _say_row(say, peer, found)
@@ -192,6 +193,7 @@ def _ours(
         rollout=RolloutPart(size.questions, size.group, max_tokens=size.max_tokens),
         optimiser=OptimiserPart(steps=size.steps + 1, learning_rate=1e-6, micro_tokens=size.micro_tokens),
     )
+    peak = products_a_second(device) / 1e12
     policy = make_policy(recipe.model, source, device=device, seed=0)
     engine = TorchEngine(source, device=device, dtype=dtype, cache_tokens=size.questions * size.group * window)
     engine.scheduler.stops.ends[:] = False  # lengths are forced
@@ -211,21 +213,22 @@ def _ours(
                 steps.append(figures)
                 say(f"ours, step {number}: {figures['seconds']:.2f} s, {figures['packed']:,.0f} tokens in the update")
                 if number:
-                    results.keep(ours=_row(steps[1:]))
+                    results.keep(ours=_row(steps[1:], peak))
 
         asyncio.run(train())
     finally:
         asyncio.run(engine.close())
         run.close()
-    return _row(steps[1:])
+    return _row(steps[1:], peak)
 
 
-def _row(steps: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """The median step by phase."""
+def _row(steps: Sequence[dict[str, float]], peak: float) -> dict[str, Any]:
+    """The median step by phase, and how much of the device's peak the update reaches."""
     middle = {name: statistics.median(s[name] for s in steps) for name in steps[0]}
     row: dict[str, Any] = {"seconds": middle["seconds"]}
     row |= {phase: middle.get(f"seconds_{phase}", 0.0) for phase in ("rollout", "reward", "update")}
     row |= {"old log-probs": 0.0, "hand-over": middle["seconds_sync"], "mismatch": middle["mismatch"]}
+    row["tflop"], row["peak_share"] = middle["tflop"], middle["tflop"] / row["update"] / peak
     row["update_tokens_s"] = middle["packed"] / row["update"]
     row["written_tokens_s"] = middle["completion_tokens"] / row["rollout"]
     return row

@@ -15,7 +15,7 @@ are loaded; in the cache they have their own size.
 
 from __future__ import annotations
 
-from functools import cache
+import threading
 from typing import Any
 
 import torch
@@ -28,6 +28,16 @@ from .step import SHARED_PARTS, SHARED_QUERIES, TILE, Step
 _LOG2_E = 1.4426950408889634
 _JOINED = 16
 """Parts of a context that are loaded at a time when they are put together."""
+
+
+class _Streams(threading.local):
+    """A second stream of each thread for each device: one engine may capture a graph while another one runs."""
+
+    def __init__(self) -> None:
+        self.of: dict[torch.device, torch.cuda.Stream] = {}
+
+
+_streams = _Streams()
 
 
 def _precision(x: Tensor) -> str:
@@ -319,13 +329,16 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float) ->
     else:  # one kernel waits for memory while the other one computes
         here, beside = torch.cuda.current_stream(q.device), _second_stream(q.device)
         beside.wait_stream(here)
-        with torch.cuda.stream(beside):
-            _prefill(q, *arguments)  # first: its programs take longer
-        _decode(q[: step.rows], *arguments)
-        here.wait_stream(beside)
+        try:
+            with torch.cuda.stream(beside):
+                _prefill(q, *arguments)  # first: its programs take longer
+            _decode(q[: step.rows], *arguments)
+        finally:  # a graph that is being captured ends on one stream
+            here.wait_stream(beside)
     return out
 
 
-@cache
 def _second_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+    if device not in _streams.of:
+        _streams.of[device] = torch.cuda.Stream(device)
+    return _streams.of[device]
