@@ -21,7 +21,7 @@ from subquest import models
 from subquest.retrieval import minilm
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("src", "benchmarks", "recipes", "pyproject.toml", "README.md")
+SOURCES = ("src", "benchmarks", "recipes", "tests/engine_torch/test_kernels.py", "pyproject.toml", "README.md")
 LEFT_OUT = ("*/__pycache__", "*/adapters/*.gguf", "*/serve/static", "recipes/claims/results", "recipes/claims/adapters")
 PACKAGES = (
     *("msgspec", "httpx2", "httpcore2", "anyio", "idna", "h11", "certifi", "truststore", "sniffio"),

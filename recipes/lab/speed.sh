@@ -19,7 +19,7 @@ grace=${GRACE:-20}  # seconds that a measurement whose time is over has to end b
 plan=${PLAN:-"
 rollout-1.5b 400 200 rollout --shape 1.5b --runs 1 --peer vllm --peer-configs v2,wide,v2-two
 decode-1.5b   80  30 rollout --shape 1.5b --only decode,prefill --batches 256 384 --contexts 700 2000
-grpo-1.5b    260 120 train --shape 1.5b --questions 32 --steps 2 --micro-tokens 16384 --peer trl
+grpo-1.5b    260 120 train --shape 1.5b --questions 32 --steps 2 --micro-tokens 16384 --peer trl --peer-batch 32
 rollout-7b   430 250 rollout --shape 7b --runs 1 --peer vllm --peer-configs fastest,v2-two
 rollout-0.5b 270 180 rollout --shape 0.5b --runs 1 --peer vllm --peer-configs fastest,v2-two
 rollout-135m 250 160 rollout --shape 135m --runs 1 --peer vllm --peer-configs fastest,v2-two
