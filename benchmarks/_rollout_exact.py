@@ -102,12 +102,17 @@ def shared_equals_alone(source: Source, device: torch.device, say: Say) -> dict[
             steps = engine.runner.shared_steps
         finally:
             asyncio.run(engine.close())
+    return compared(found, f"shared prefixes, fp32, {steps} steps", say) | {"steps": steps}
+
+
+def compared(found: Sequence[Drawn], name: str, say: Say) -> dict[str, Any]:
+    """How many texts of two ways are equal, and how far the log-probs of these differ."""
     pairs = list(zip(*found, strict=True))
     same = sum(a[0] == b[0] for a, b in pairs)
     gaps = (abs(x - y) for a, b in pairs if a[0] == b[0] for x, y in zip(a[1], b[1], strict=True))
     gap = max(gaps, default=0.0)
-    say(f"shared prefixes, fp32, {steps} steps: {same} of {len(pairs)} texts equal, log-probs within {gap:.1e}")
-    return {"texts": len(pairs), "equal": same, "steps": steps, "largest_logprob_gap": gap}
+    say(f"{name}: {same} of {len(pairs)} texts equal, log-probs within {gap:.1e}")
+    return {"texts": len(pairs), "equal": same, "largest_logprob_gap": gap}
 
 
 def greedy_equals_generate(source: Source, device: torch.device, say: Say) -> dict[str, int]:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from _results import Results
 from _rollout_engine import fill_rows, free, make
-from _rollout_exact import Drawn, together
+from _rollout_exact import Drawn, compared, together
 from _rollout_workload import Corpus, overlapped, scripts
 from _timing import GraphTimes, synchronise
 
@@ -96,12 +96,7 @@ def _equals_apart(source: Source, device: torch.device, say: Say) -> dict[str, A
             asyncio.run(engine.close())
         del engine
         free(device)
-    pairs = list(zip(*found, strict=True))
-    same = sum(a[0] == b[0] for a, b in pairs)
-    gaps = (abs(x - y) for a, b in pairs if a[0] == b[0] for x, y in zip(a[1], b[1], strict=True))
-    gap = max(gaps, default=0.0)
-    say(f"mixed steps, fp32, {steps} of them: {same} of {len(pairs)} texts equal, log-probs within {gap:.1e}")
-    return {"texts": len(pairs), "equal": same, "steps": steps, "largest_logprob_gap": gap}
+    return compared(found, f"mixed steps, fp32, {steps} of them", say) | {"steps": steps}
 
 
 def _seconds(engine: TorchEngine, batch: int, context: int, tokens: int, *, mixed: bool) -> float:

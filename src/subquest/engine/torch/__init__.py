@@ -2,7 +2,8 @@
 
 engine, session, waiters              the public class and its worker thread; a context as segments; who waits for turns
 scheduler, block_pool, prefix_groups  admission, chunked prefill, preemption; which blocks hold which tokens
-runner, running_batch, step           a plan as tensors; the rows that decode, as arrays; one pass
+runner, running_batch                 a plan as tensors; the rows that decode, as arrays
+step, step_buffers                    one pass; its memory on the host and the device
 cuda_graphs, gpu_memory               a pass as one launch; how large the cache can be
 model, architecture, weights          the forward pass; what models differ in; fused storage, adapters, sharing
 kernels, *_kernels                    Triton kernels

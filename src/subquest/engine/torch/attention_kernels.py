@@ -77,6 +77,29 @@ def _mix(scores, v, top, total, mixed, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def _mix_whole(
+    query, keys, values, table, start, end, shift, key_block, key_token, scale, top, total, mixed,
+    SIZE: tl.constexpr, PAD: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Take whole tiles of a context, all of which every query sees, into the running softmax."""
+    d = tl.arange(0, PAD)
+    n = tl.arange(0, TILE)
+    for first in range(start, end, TILE):
+        at = first + n
+        block = tl.load(table + at // BLOCK).to(tl.int64)
+        place = block * key_block + (at % BLOCK) * key_token + shift
+        if SIZE != PAD:
+            k = tl.load(keys + place[None, :] + d[:, None], mask=(d < SIZE)[:, None], other=0.0)
+            v = tl.load(values + place[:, None] + d[None, :], mask=(d < SIZE)[None, :], other=0.0)
+        else:
+            k = tl.load(keys + place[None, :] + d[:, None])
+            v = tl.load(values + place[:, None] + d[None, :])
+        scores = tl.dot(query, k, input_precision=PRECISION) * scale
+        top, total, mixed = _mix(scores, v, top, total, mixed, PRECISION)
+    return top, total, mixed
+
+
+@triton.jit
 def _decode_kernel(
     q, keys, values, tables, slots, positions, shared_lengths, shared_parts, out, parts, sums, scale, q_row,
     table_width, key_block, key_token, key_head, split, splits,
@@ -143,7 +166,6 @@ def _shared_kernel(
         start = tl.load(tile + 1)
         m = tl.arange(0, QUERIES)
         d = tl.arange(0, PAD)
-        n = tl.arange(0, TILE)
         row = tl.load(member + m // GROUP, mask=m < ROWS * GROUP, other=-1).to(tl.int64)
         used = row >= 0
         head = kv_head * GROUP + m % GROUP
@@ -153,18 +175,10 @@ def _shared_kernel(
         top = tl.full((QUERIES,), float("-inf"), tl.float32)
         total = tl.zeros((QUERIES,), tl.float32)
         mixed = tl.zeros((QUERIES, PAD), tl.float32)
-        for first in range(start, end, TILE):
-            at = first + n
-            block = tl.load(table + at // BLOCK).to(tl.int64)
-            place = block * key_block + (at % BLOCK) * key_token + kv_head * key_head
-            if SIZE != PAD:
-                k = tl.load(keys + place[None, :] + d[:, None], mask=(d < SIZE)[:, None], other=0.0)
-                v = tl.load(values + place[:, None] + d[None, :], mask=(d < SIZE)[None, :], other=0.0)
-            else:
-                k = tl.load(keys + place[None, :] + d[:, None])
-                v = tl.load(values + place[:, None] + d[None, :])
-            scores = tl.dot(query, k, input_precision=PRECISION) * scale
-            top, total, mixed = _mix(scores, v, top, total, mixed, PRECISION)
+        top, total, mixed = _mix_whole(
+            query, keys, values, table, start, end, kv_head * key_head, key_block, key_token, scale,
+            top, total, mixed, SIZE, PAD, BLOCK, TILE, PRECISION,
+        )  # fmt: skip
         place = (row * splits + tl.load(tile + 3)) * HEADS + head
         tl.store(parts + place[:, None] * SIZE + d[None, :], mixed / total[:, None], mask=mask)
         tl.store(sums + place, top + tl.log2(total), mask=used)
@@ -228,18 +242,10 @@ def _prefill_kernel(
         total = tl.zeros((ROWS,), tl.float32)
         mixed = tl.zeros((ROWS, PAD), tl.float32)
         seen_by_all = (position + 1) // TILE * TILE
-        for first in range(0, seen_by_all, TILE):
-            at = first + n
-            block = tl.load(table + at // BLOCK).to(tl.int64)
-            place = block * key_block + (at % BLOCK) * key_token + shift
-            if SIZE != PAD:
-                k = tl.load(keys + place[None, :] + d[:, None], mask=(d < SIZE)[:, None], other=0.0)
-                v = tl.load(values + place[:, None] + d[None, :], mask=(d < SIZE)[None, :], other=0.0)
-            else:
-                k = tl.load(keys + place[None, :] + d[:, None])
-                v = tl.load(values + place[:, None] + d[None, :])
-            scores = tl.dot(query, k, input_precision=PRECISION) * scale
-            top, total, mixed = _mix(scores, v, top, total, mixed, PRECISION)
+        top, total, mixed = _mix_whole(
+            query, keys, values, table, 0, seen_by_all, shift, key_block, key_token, scale,
+            top, total, mixed, SIZE, PAD, BLOCK, TILE, PRECISION,
+        )  # fmt: skip
         end = position + count
         for first in range(seen_by_all, end, TILE):
             at = first + n

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,15 +23,12 @@ from .prefix_groups import PrefixGroups
 from .running_batch import Array, Rows
 from .scheduler import Chunk
 from .step import SHARED_QUERIES, TILE, Draw, SharedPrefixes, Step
+from .step_buffers import CHANGES, FIELDS, Staging, shared_size
 
-_FIELDS = 8
-"""Rows of a decode step's upload: slot, position, given, seed, top_k; temperature, top_p, min_p as float bits."""
-_CHANGES = 2
-"""Rows that follow on a GPU: changed entries of the block tables, as flat indexes, and their blocks."""
 _RING = 6
 """Upload buffers, used in turn: a step takes up to two, and is over when two more have been launched."""
-MIXED_SIZES = (64, 128, 256, 384, 512, 768, 1024)
-MIXED_TOKENS = MIXED_SIZES[-1]
+_MIXED_SIZES = (64, 128, 256, 384, 512, 768, 1024)
+MIXED_TOKENS = _MIXED_SIZES[-1]
 """Prompt tokens that are computed beside rows that decode, at most."""
 _NOTHING = np.zeros(0, np.int64)
 
@@ -86,16 +83,16 @@ class Runner:
         if shared_prefixes:
             self._groups = _prefix_groups(model, rows)
         widest = max(bucket(rows.slots), mixed_rows(rows.slots))
-        packed = (_FIELDS + _CHANGES) * widest
+        packed = (FIELDS + CHANGES) * widest
         if self._groups is not None:
-            packed += _shared_size(widest, self._groups.most_tiles, self._groups.tile_rows)
+            packed += shared_size(widest, self._groups.most_tiles, self._groups.tile_rows)
         self._head = torch.zeros(packed, dtype=torch.int32, device=self.device)
         self._out = torch.zeros(2 * widest, dtype=torch.int32, device=self.device)
         tokens = max(_padded(prefill_tokens), mixed_rows(rows.slots) + MIXED_TOKENS)
         self._flat = torch.zeros(3 * tokens, dtype=torch.int32, device=self.device)
         most_tiles = max(tokens // TILE + rows.slots, tokens // TILE + tokens // 32 + 8)
         self._tiles = torch.zeros(most_tiles * 4, dtype=torch.int32, device=self.device)
-        self._ring = [_Staging(packed, widest, tokens, self._tiles.numel(), pin=self._cuda) for _ in range(_RING)]
+        self._ring = [Staging(packed, widest, tokens, self._tiles.numel(), pin=self._cuda) for _ in range(_RING)]
         self._turn = 0
         self._padding = rows.slots * rows.tables.shape[1]
         """Index of the padding row's first block, which is always 0."""
@@ -142,12 +139,12 @@ class Runner:
             self._upload_tables(staging)
             changed = _NOTHING
         self.rows.changed.clear()
-        places, blocks = views.packed[_FIELDS:]
+        places, blocks = views.packed[FIELDS:]
         places[: changed.size] = changed
         blocks[: changed.size] = self.rows.tables.reshape(-1)[changed]
         places[changed.size :] = self._padding
         blocks[changed.size :] = 0
-        longest, filtered = self._pack(views.packed[:_FIELDS], slots)
+        longest, filtered = self._pack(views.packed[:FIELDS], slots)
         if groups is not None and views.packed_shared is not None:
             self.shared_steps += 1
             groups.write(views.packed_shared)
@@ -169,9 +166,9 @@ class Runner:
         size, total = mixed_rows(len(slots)), self._count(chunks)
         staging = self._next_staging()
         views = staging.views((size, 0, 0), self._head, self._out)
-        places, blocks = views.packed[_FIELDS:]
+        places, blocks = views.packed[FIELDS:]
         places[:], blocks[:] = self._padding, 0
-        head = views.packed[:_FIELDS]
+        head = views.packed[:FIELDS]
         longest, filtered = self._pack(head, slots)
         flat, tiles = self._pack_chunks(chunks, size + mixed_tokens(total), size)
         flat[:, :size] = head[[2, 1, 0]]
@@ -214,7 +211,7 @@ class Runner:
         return flat, tiles
 
     def _upload_chunks(
-        self, staging: _Staging, flat: Array, tiles: list[tuple[int, int, int, int]], *, bare: bool, rows: int = 0
+        self, staging: Staging, flat: Array, tiles: list[tuple[int, int, int, int]], *, bare: bool, rows: int = 0
     ) -> Step:
         """What `_pack_chunks` made, on the device."""
         size = flat.shape[1]
@@ -234,7 +231,7 @@ class Runner:
         """On the CPU: without padding, on the host's own tables."""
         rows = self.rows
         rows.changed.clear()
-        head = np.empty((_FIELDS, len(slots)), np.int32)
+        head = np.empty((FIELDS, len(slots)), np.int32)
         longest, filtered = self._pack(head, slots)
         pending = Pending(slots, rows.epoch[slots], torch.empty((2, len(slots)), dtype=torch.int32))
         rows.advance(slots)
@@ -275,9 +272,9 @@ class Runner:
     ) -> None:
         """A decode step, or a `mixed` one, whose ids are those that are given."""
         if self._staged:
-            self._tables.view(-1).index_copy_(0, head[_FIELDS].long(), head[_FIELDS + 1])
+            self._tables.view(-1).index_copy_(0, head[FIELDS].long(), head[FIELDS + 1])
         slots, positions, given, seed, top_k = head[:5]
-        temperature, top_p, min_p = head[5:_FIELDS].view(torch.float32)
+        temperature, top_p, min_p = head[5:FIELDS].view(torch.float32)
         if mixed is None:
             ids = self.model.ops.choose(given, slots, self._last)
             step = Step(ids, positions, slots, self._tables, part=parts[0], splits=parts[1], bare=bare, shared=shared)
@@ -293,7 +290,7 @@ class Runner:
         length = int(self.model.ops.part_length(rows, self.model.weights.architecture.kv_heads))
         return length, 1 << (-(-longest // length) - 1).bit_length()
 
-    def _next_staging(self) -> _Staging:
+    def _next_staging(self) -> Staging:
         self._turn = (self._turn + 1) % len(self._ring)
         staging = self._ring[self._turn]
         if staging.used is not None and not staging.used.query():
@@ -313,7 +310,7 @@ class Runner:
         flat.numpy()[:] = values.reshape(-1)
         device[: values.size].copy_(flat, non_blocking=True)
 
-    def _upload_tables(self, staging: _Staging) -> None:
+    def _upload_tables(self, staging: Staging) -> None:
         """Update the device's block tables."""
         changed, self.rows.changed = self.rows.changed, []
         if changed:
@@ -336,7 +333,7 @@ def mixed_rows(rows: int) -> int:
 
 def mixed_tokens(tokens: int) -> int:
     """The padded number of prompt tokens in a mixed step."""
-    return next(size for size in MIXED_SIZES if tokens <= size)
+    return next(size for size in _MIXED_SIZES if tokens <= size)
 
 
 def _room(step: Step) -> int:
@@ -360,71 +357,3 @@ def _prefix_groups(model: Model, rows: Rows) -> PrefixGroups | None:
         kv_heads=a.kv_heads,
         token_bytes=2 * a.kv_heads * a.head_size * keys.element_size(),
     )
-
-
-def _shared_size(rows: int, tiles: int, tile_rows: int) -> int:
-    """Numbers of a step's shared prefixes."""
-    return 2 * rows + (tile_rows + 4) * tiles if tiles else 0
-
-
-def _shared_prefixes(packed: Tensor, rows: int, tiles: int, tile_rows: int) -> SharedPrefixes | None:
-    """Shared prefixes as views of a vector; None for no tiles."""
-    if not tiles:
-        return None
-    lengths, parts, members, cut = torch.split(packed, [rows, rows, tile_rows * tiles, 4 * tiles])
-    return SharedPrefixes(lengths, parts, members.view(tiles, tile_rows), cut.view(tiles, 4))
-
-
-class _Views(NamedTuple):
-    """A decode step's buffers for one shape of batch."""
-
-    packed: Array
-    """[fields and changes, B], on the host."""
-    packed_shared: SharedPrefixes | None
-    """What follows there, if prefixes are shared."""
-    host: Tensor
-    """The same memory as one vector, uploaded to..."""
-    upload: Tensor
-    head: Tensor
-    """... this on the device, [fields and changes, B]..."""
-    shared: SharedPrefixes | None
-    """... and what follows."""
-    out: Tensor
-    """[2, B] on the device: tokens, and log-probabilities as float bits; downloaded to..."""
-    drawn: Tensor
-    """... this on the host."""
-
-
-class _Staging:
-    """Host memory for one step's uploads and download, pinned where there is a GPU."""
-
-    def __init__(self, packed: int, widest: int, tokens: int, tiles: int, *, pin: bool) -> None:
-        self.head = torch.zeros(packed, dtype=torch.int32, pin_memory=pin)
-        self.out = torch.zeros(2 * widest, dtype=torch.int32, pin_memory=pin)
-        self.flat = torch.zeros(3 * tokens, dtype=torch.int32, pin_memory=pin)
-        self.tiles = torch.zeros(tiles, dtype=torch.int32, pin_memory=pin)
-        self.pairs: Tensor | None = None
-        self.used: Any = None
-        """An event after which the buffers may be reused."""
-        self._views: dict[tuple[int, int, int], _Views] = {}
-
-    def views(self, shape: tuple[int, int, int], head: Tensor, out: Tensor) -> _Views:
-        """The buffers of a batch on the host and in the device's `head` and `out`; made once per shape: rows, and of
-        shared prefixes the tiles and their rows."""
-        found = self._views.get(shape)
-        if found is None:
-            rows, size = _FIELDS + _CHANGES, shape[0]
-            own = rows * size
-            end = own + _shared_size(*shape)
-            host, upload = self.head[:end], head[:end]
-            found = self._views[shape] = _Views(
-                packed=host.numpy()[:own].reshape(rows, size),
-                packed_shared=_shared_prefixes(host[own:], *shape),
-                host=host,
-                upload=upload,
-                head=upload[:own].view(rows, size),
-                shared=_shared_prefixes(upload[own:], *shape),
-                out=out[: 2 * size].view(2, size),
-                drawn=self.out[: 2 * size].view(2, size),
-            )
-        return found
