@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -208,3 +209,46 @@ def test_passes_without_gradients_take_more_at_once(monkeypatch: pytest.MonkeyPa
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
     assert len(sizes) == 2
     assert 120 < max(sizes) <= WITHOUT_GRADIENTS * 120
+
+
+@pytest.mark.parametrize("kind", ["policy", "imitation"])
+def test_without_room_the_same_gradients_come_from_smaller_micro_batches(
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second micro-batch does not fit: what the first one left must not be counted twice."""
+    loss = replace(LOSSES["coda"], kl=0.0)
+    batch = batch_for(loss)
+    monkeypatch.setattr("subquest.train.optimiser.LEAST_TOKENS", 6)
+
+    def weights(micro_tokens: int, room: int) -> dict[str, torch.Tensor]:
+        torch.manual_seed(0)
+        policy = Policy(SOURCE)
+        optimiser = Optimiser(policy, OptimiserPart(micro_tokens=micro_tokens, share_prompts=False), 10)
+        forward, seen = policy.hidden, []
+
+        def fits(part: Batch, *given: Any, **named: Any) -> torch.Tensor:
+            seen.append(part.computed)
+            if part.computed > room and len(seen) > 1:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return forward(part, *given, **named)
+
+        monkeypatch.setattr(policy, "hidden", fits)
+        for _ in range(2):
+            if kind == "policy":
+                optimiser.policy_step(batch, loss, temperature=1.0, old=None, reference=None)
+            else:
+                optimiser.sft_step(batch)
+        assert optimiser.micro_tokens == 9
+        assert optimiser.step_count == 2
+        return {name: p.detach().clone() for name, p in policy.trained().items()}
+
+    expected = weights(9, 100)
+    assert not caplog.records
+    found = weights(18, 11)
+    assert [r.getMessage() for r in caplog.records] == [
+        "the GPU has too little memory: going on with micro-batches of 9 tokens"
+    ]
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, msg=name)
+    with pytest.raises(torch.OutOfMemoryError):
+        weights(9, 4)

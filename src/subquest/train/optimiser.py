@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +25,12 @@ FILL = 256
 WITHOUT_GRADIENTS = 4
 """Passes without gradients take so many times the tokens at once: they hold one layer's activations instead of all, and
 what trajectories begin with alike is computed for fewer micro-batches."""
+
+LEAST_TOKENS = 1024
+"""Smaller micro-batches are not tried where the GPU has too little memory: a trajectory is seldom shorter."""
+
+T = TypeVar("T")
+log = logging.getLogger("subquest.train")
 
 
 class Schedule:
@@ -61,6 +68,8 @@ class Optimiser:
         self.policy = policy
         self.settings = settings
         self.ranks = ranks
+        self.micro_tokens = settings.micro_tokens
+        """What the recipe asks for, or less once the GPU had no room for that."""
         self.schedule = Schedule(settings, steps)
         decayed = [p for p in policy.trained().values() if p.ndim > 1]
         plain = [p for p in policy.trained().values() if p.ndim <= 1]
@@ -91,12 +100,31 @@ class Optimiser:
         With `only` the other trajectories are left out, and the rest keep the weight they have in the whole batch. KL
         and entropy are reported as means over what went through the model, weighted as in the loss.
         """
+        batch = self._for_all(batch, loss.aggregation)
+        figures, mismatch = self._with_room(
+            lambda: self._policy_gradients(
+                batch, loss, temperature=temperature, old=old, reference=reference, only=only, cap=cap
+            )
+        )
+        return StepResult(self._step(), figures, mismatch)
+
+    def _policy_gradients(
+        self,
+        batch: Batch,
+        loss: LossSettings,
+        *,
+        temperature: float,
+        old: Tensor | None,
+        reference: Tensor | None,
+        only: Sequence[int] | None,
+        cap: float | None,
+    ) -> tuple[dict[str, float], float]:
+        """Gradients of a batch; returns the figures and the mismatch of its step."""
         losses: list[Loss] = []
         packed, share = 0, 0.0
         gaps: list[Tensor] = []
         weighed: list[tuple[Tensor, Tensor]] = []
         merged = self.policy.merge()
-        batch = self._for_all(batch, loss.aggregation)
         for part, counts in self._parts(batch, micro_batch_unit(loss), only):
             found = self.policy(part, temperature=temperature, entropy=True, merged=merged)
             before = found.logprobs.detach() if old is None else select_for(part, old)
@@ -125,7 +153,6 @@ class Optimiser:
                     gaps.append((found.logprobs.detach() - part.behaviour).abs().sum())
         if merged is not None:
             merged.backward()
-        norm = self._step()
         figures = summary(losses) | {"packed": float(packed)}
         if cap is not None:  # a token that these weights sampled has the weight 1
             beyond, cut = (sum(float(pair[at]) for pair in weighed) / figures["tokens"] for at in (0, 1))
@@ -133,7 +160,7 @@ class Optimiser:
         counted = sum(self.ranks.gather(share)) / self.ranks.size
         if counted > 0:  # weights need not add up to 1: some losses sum over tokens or roles
             figures |= {name: figures[name] / counted for name in ("kl", "entropy")}
-        return StepResult(norm, figures, math.fsum(map(float, gaps)) / max(figures["tokens"], 1.0))
+        return figures, math.fsum(map(float, gaps)) / max(figures["tokens"], 1.0)
 
     def _for_all(self, batch: Batch, aggregation: Aggregation) -> Batch:
         """Weights as if all processes' batches were one; FSDP takes the mean of their gradients."""
@@ -157,11 +184,11 @@ class Optimiser:
         Each is prepared while the device still computes the one before.
         """
         device = next(self.policy.parameters()).device
-        bins = batch.bins(self.settings.micro_tokens, whole=whole, only=only, alike=self.settings.share_prompts)
+        bins = batch.bins(self.micro_tokens, whole=whole, only=only, alike=self.settings.share_prompts)
         missing = max(self.ranks.gather(len(bins))) - len(bins)
         for chosen in bins:
             part = batch.select(chosen)
-            part = part.filled(fill, self.settings.micro_tokens) if fill else part
+            part = part.filled(fill, self.micro_tokens) if fill else part
             yield (part.sharing(fill) if self.settings.share_prompts else part).to(device), True
         for _ in range(missing):
             part = batch.select(bins[-1])
@@ -169,8 +196,13 @@ class Optimiser:
 
     def sft_step(self, batch: Batch) -> StepResult:
         """Make the batch's action tokens more likely."""
-        losses: list[Tensor] = []  # read at the end, to avoid waiting for the device between micro-batches
         batch = self._for_all(batch, "token-mean")
+        total = self._with_room(lambda: self._sft_gradients(batch))
+        return StepResult(self._step(), {"total": total, "tokens": float(batch.rows.numel())})
+
+    def _sft_gradients(self, batch: Batch) -> float:
+        """Gradients of a batch; returns its loss."""
+        losses: list[Tensor] = []  # read at the end, to avoid waiting for the device between micro-batches
         merged = self.policy.merge()
         for part, _ in self._parts(batch, "trajectory", fill=self.fill):
             loss = sft_loss(self.policy(part, merged=merged).logprobs, part.weights)
@@ -178,8 +210,23 @@ class Optimiser:
             losses.append(loss.detach())
         if merged is not None:
             merged.backward()
-        norm = self._step()
-        return StepResult(norm, {"total": sum(map(float, losses)), "tokens": float(batch.rows.numel())})
+        return sum(map(float, losses))
+
+    def _with_room(self, gradients: Callable[[], T]) -> T:
+        """Compute gradients; where the GPU has too little memory, again and from now on in micro-batches of half the
+        size. The gradients are the same but for rounding."""
+        while True:
+            try:
+                return gradients()
+            except torch.OutOfMemoryError:
+                if (
+                    self.ranks.size > 1 or self.micro_tokens < 2 * LEAST_TOKENS
+                ):  # other processes would wait for this one
+                    raise
+            self.adam.zero_grad(set_to_none=True)
+            torch.cuda.empty_cache()
+            self.micro_tokens //= 2
+            log.warning("the GPU has too little memory: going on with micro-batches of %d tokens", self.micro_tokens)
 
     def _step(self) -> float:
         parameters = [p for group in self.adam.param_groups for p in group["params"]]

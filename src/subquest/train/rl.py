@@ -212,7 +212,7 @@ class RLTrainer(Trainer):
             self.policy,
             batch,
             temperature=self.recipe.rollout.temperature,
-            micro_tokens=self.recipe.optimiser.micro_tokens,
+            micro_tokens=self.optimiser.micro_tokens,
             share=self.recipe.optimiser.share_prompts,
             ranks=self.ranks,
             only=only,
