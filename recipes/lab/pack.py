@@ -10,6 +10,8 @@ the models and `kit.tar.gz`, which holds `subquest/`, laid out like a checkout, 
 from __future__ import annotations
 
 import argparse
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -26,6 +28,14 @@ LEFT_OUT = ("*/__pycache__", "*/adapters/*.gguf", "*/serve/static", "recipes/cla
 PACKAGES = (
     *("msgspec", "httpx2", "httpcore2", "anyio", "idna", "h11", "certifi", "truststore", "sniffio"),
     *("gguf", "tensorboardX", "protobuf"),
+    *(
+        "httpx",
+        "httpcore",
+        "ssrfguard",
+        "resiliparse<2",
+        "fastwarc<2",
+        "pyseccomp",
+    ),  # pages and code
 )
 """What Subquest needs there besides torch, transformers, onnxruntime and what these bring."""
 
@@ -62,6 +72,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", metavar="FOLDER")
     parser.add_argument("--sets", nargs="*", default=["train", "ordinary"], metavar="NAME", help="folders of the data")
     parser.add_argument("--peers", type=Path, metavar="FOLDER", help="packages of other libraries (peers.txt)")
+    parser.add_argument("--sandbox", action="store_true", help="bubblewrap as it is here, for systems that run code")
     parser.add_argument("--part-bytes", type=int, default=62_000_000, metavar="N", help="most bytes of a part")
     parser.add_argument("--python", default="3.12", metavar="VERSION", help="the machine's Python (default 3.12)")
     parser.add_argument("--platform", default="x86_64", help="its processor (default x86_64)")
@@ -100,8 +111,19 @@ def write_kit(args: argparse.Namespace, path: Path) -> None:
         for source in (*map(ROOT.joinpath, SOURCES), *(place.resolve() for place in args.carry)):
             archive.add(source, f"subquest/{source.relative_to(ROOT)}", filter=wanted)
         archive.add(packages, "subquest/packages")
+        for file in sandbox() if args.sandbox else ():
+            archive.add(file.resolve(), f"subquest/sandbox/{file.name}")
         for name in args.sets:
             archive.add(args.data / name, f"shared/data/{name}")
+
+
+def sandbox() -> list[Path]:
+    """Bubblewrap, and the libraries that it and its filter need."""
+    program = shutil.which("bwrap") or sys.exit("there is no bubblewrap here (apt-get install bubblewrap libseccomp2)")
+    found = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
+    libraries = [Path(place) for place in re.findall(r"=> (/\S+)", found)]
+    folder = next(place.parent for place in libraries if place.name == "libc.so.6")
+    return [Path(program), *(place for place in libraries if place.name != "libc.so.6"), folder / "libseccomp.so.2"]
 
 
 def without_tests(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -153,9 +153,9 @@ def test_adapters_are_taken_home_in_pieces_while_rows_need_them(
 
 
 def test_of_the_parts_at_once_some_train(tmp_path: Path) -> None:
-    made = opened("claims-1.5b", "--store", tmp_path, "--minutes", "100", "--at-once", "4")
-    begun = [made._next() for _ in range(4)]
-    assert [part and part.name for part in begun] == ["CoDA", "peco", "autorefine", "HiRA"]
+    made = opened("claims-1.5b", "--store", tmp_path, "--minutes", "100", "--at-once", "5")
+    begun = [made._next() for _ in range(5)]
+    assert [part and part.name for part in begun] == ["CoDA", "peco", "autorefine", "peco-2", "HiRA"]
 
 
 def test_a_training_is_estimated_by_its_own_steps(small: Path, tmp_path: Path) -> None:

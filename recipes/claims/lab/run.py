@@ -41,8 +41,8 @@ PACK_SECONDS = 60.0
 """Between two packings while parts are carried out."""
 TRAINING_SECONDS = 180.0
 """Left, for a training to be begun or gone on with."""
-TRAININGS = 2
-"""Trainings at once: at 1.5B each takes 26 GB for updates of 10,240 tokens, 6 for weights and 20 for contexts."""
+TRAININGS = 3
+"""Trainings at once: at 1.5B each takes 20 GB for updates of 8,192 tokens, 6 for weights and 13 for contexts."""
 MEMORY = 0.25
 """Share of the GPU's free memory for the contexts of a process that answers beside them."""
 
