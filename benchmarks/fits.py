@@ -96,6 +96,8 @@ class Bench:
                     optimiser.policy_step(batch, LOSSES["grpo"], temperature=1.0, old=None, reference=None)
                     synchronise(self.device)
                     seconds = time.perf_counter() - start
+            if optimiser.micro_tokens < 2 * tokens:  # it went on with smaller ones
+                return {}
             return {"peak_gb": memory.gb, "seconds": seconds, "tokens_s": tokens / seconds}
         except _OUT_OF_MEMORY as error:
             _must_be_memory(error)

@@ -80,7 +80,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for old in args.out.glob("part-*"):
         old.unlink()
-    files = [minilm.get() if name == "minilm" else models.known_model(name).path for name in args.model]
+    files = [file for name in args.model for file in files_of(name)]
     peers = [args.peers] if args.peers else []
     if gone := [file for file in (*files, *args.carry, *peers) if not file.exists()]:
         sys.exit(f"not there: {', '.join(map(str, gone))} (models: subquest model get NAME)")
@@ -97,6 +97,11 @@ def main() -> None:
                 archive.add(file, f"subquest/cache/models/{file.name}")
     parts.close()
     print(f"{parts.number} parts in {args.out}")
+
+
+def files_of(model: str) -> list[Path]:
+    """MiniLM goes twice: in 8 bits for indexes, and as it was published for what compares plans and reranks."""
+    return [*([minilm.get()] if model == "minilm" else []), models.known_model(model).path]
 
 
 def write_kit(args: argparse.Namespace, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import select
 import signal
 import sys
 import threading
@@ -25,6 +26,14 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+
+
+def readable(descriptor: int, seconds: float) -> bool:
+    """Wait until a descriptor can be read; whether it can. `select.select` refuses those from 1,024 on, which a process
+    has that answers hundreds of questions at once."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(1000 * seconds))
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T], watch: Callable[[Future[T]], None] | None = None) -> T:

@@ -14,6 +14,7 @@ from subquest.readers.archive import ZipLimits, open_zip
 from subquest.readers.reader_pool import Pool
 from subquest.readers.text import decode, lines
 
+from ..open_files import many_open_files
 from .made import archive, deflated_zeros, docx, pdf, pdf_of_objects, pdf_of_streams, pptx, stream_of, xlsx
 
 pytest.importorskip("pypdfium2", reason="readers need the extra `web-tools`")
@@ -259,6 +260,12 @@ def test_a_reader_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mon
         os.close(writer)
         (tmp_path / "good.html").write_text("<html><body><p>Fine.</p></body></html>")
         monkeypatch.setattr(reader_pool, "STALL", 30.0)
+        assert [part.text.strip() for part in parts_of(workers, tmp_path / "good.html", "html")] == ["Fine."]
+
+
+def test_a_process_with_a_thousand_open_files_reads_too(tmp_path: Path) -> None:
+    (tmp_path / "good.html").write_text("<html><body><p>Fine.</p></body></html>")
+    with many_open_files(), Pool() as workers:
         assert [part.text.strip() for part in parts_of(workers, tmp_path / "good.html", "html")] == ["Fine."]
 
 

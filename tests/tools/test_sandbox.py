@@ -16,6 +16,7 @@ from subquest.tools.sandbox import (
 )
 from subquest.tools.sandbox.watchdog import tree
 
+from ..open_files import many_open_files
 from .sandboxes import KNOBS, SMALL, alive, box, output
 
 __all__ = ["box"]
@@ -42,6 +43,12 @@ async def test_state_persists_and_the_last_expression_is_printed(box):
 )
 async def test_code_that_prints_nothing_shows_the_variable_it_ends_with(box, code, shown):
     assert await output(box, code) == shown
+
+
+async def test_beside_a_thousand_open_files():
+    with many_open_files():
+        async with Sandbox(SMALL) as box:
+            assert await output(box, "6 * 7") == "42"
 
 
 async def test_errors_of_the_code_come_back_with_the_line_and_keep_the_state(box):

@@ -42,7 +42,7 @@ PACK_SECONDS = 60.0
 TRAINING_SECONDS = 180.0
 """Left, for a training to be begun or gone on with."""
 TRAININGS = 3
-"""Trainings at once: at 1.5B each takes 20 GB for updates of 8,192 tokens, 6 for weights and 13 for contexts."""
+"""Trainings at once: at 1.5B each takes up to 41 GB, 20 of them for updates of 8,192 tokens and 13 for contexts."""
 MEMORY = 0.25
 """Share of the GPU's free memory for the contexts of a process that answers beside them."""
 

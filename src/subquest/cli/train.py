@@ -78,8 +78,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.minutes is not None and not args.minutes >= 0:
         raise UsageError(f"--minutes {args.minutes:g}: give a number of minutes, 0 or more")
-    if recipe.kind == "sft":
-        _grow_in_place()
+    _grow_in_place()
     monitors = Monitors(())
     if first:
         monitors = open_monitors(recipe, args.out, sys.stdout, as_json=args.json, trackers=args.track)
@@ -142,8 +141,8 @@ def _next_steps(args: argparse.Namespace, run: TrainRun, reached: int) -> list[s
 
 
 def _grow_in_place() -> None:
-    """Let torch grow its blocks of GPU memory in place: the batch shapes of fine-tuning keep changing, and it would
-    keep blocks for each. Torch reads this when CUDA is first used; the user's own setting is kept."""
+    """Let torch grow its blocks of GPU memory in place: the batch shapes of updates keep changing, and it would keep
+    blocks for each. Torch reads this when CUDA is first used; the user's own setting is kept."""
     if not any(name in os.environ for name in ALLOCATOR):
         os.environ.update(dict.fromkeys(ALLOCATOR[:2], "expandable_segments:True"))
 

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import json
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from ..errors import DataError
+from ..process import readable
 from .part import Part, row_text
 
 MEMORY = 2 << 30
@@ -127,7 +127,7 @@ class Pool:
         while True:
             began = time.monotonic()
             wait = min(STALL * (4 if self._ocr else 1), patience)
-            if wait <= 0 or not select.select([worker.answers], [], [], wait)[0]:
+            if wait <= 0 or not readable(worker.answers, wait):
                 large = f" of {job.size / 1e9:.1f} GB" if job.size > 1e8 else ""
                 raise DataError(f"reading it takes too long, gave up; divide the file{large} into smaller ones")
             patience -= time.monotonic() - began

@@ -26,8 +26,9 @@ WITHOUT_GRADIENTS = 4
 """Passes without gradients take so many times the tokens at once: they hold one layer's activations instead of all, and
 what trajectories begin with alike is computed for fewer micro-batches."""
 
-LEAST_TOKENS = 1024
-"""Smaller micro-batches are not tried where the GPU has too little memory: a trajectory is seldom shorter."""
+SMALLEST = 1 / 4
+"""Of the recipe's micro-batches, where the GPU has too little memory: with much smaller ones a step takes far too long,
+because what trajectories begin with alike is computed for each."""
 
 T = TypeVar("T")
 log = logging.getLogger("subquest.train")
@@ -219,9 +220,8 @@ class Optimiser:
             try:
                 return gradients()
             except torch.OutOfMemoryError:
-                if (
-                    self.ranks.size > 1 or self.micro_tokens < 2 * LEAST_TOKENS
-                ):  # other processes would wait for this one
+                least = SMALLEST * self.settings.micro_tokens
+                if self.ranks.size > 1 or self.micro_tokens // 2 < least:  # other processes would wait for this one
                     raise
             self.adam.zero_grad(set_to_none=True)
             torch.cuda.empty_cache()

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -14,6 +13,7 @@ import time
 from typing import Any
 
 from ...codec import utf8
+from ...process import readable
 from .cgroup import Cgroup
 from .interface import SandboxLimits, SandboxUnavailable
 from .watchdog import inner_pid, kill_below, tree
@@ -254,7 +254,7 @@ class RunningSandbox:
 
     def _wait_for_all(self) -> None:
         for handle in self._handles:
-            select.select([handle], [], [], START_SECONDS)
+            readable(handle, START_SECONDS)
 
     async def close(self) -> None:
         self.kill()
