@@ -1,11 +1,12 @@
 """HiRA's control flow, driven by a scripted model: who is asked what, and what each role sees."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from subquest.engine import Sampling
-from subquest.engine.scripted import ScriptedEngine
+from subquest.engine.scripted import ScriptedEngine, ScriptedSession
 from subquest.errors import EngineUnavailable, SearchRefused, UsageError
 from subquest.limits import Limits
 from subquest.record import Document, Hit
@@ -620,3 +621,64 @@ def test_drafts_in_thinking_are_no_reply(opening):
     assert facts.queries == ["Kelm"]
     result = next(e for e in episode.events if e.kind == "result")
     assert result.data["result"] == "looked\nFinal conclusion: on the Ostel"
+
+
+async def test_the_search_expert_hands_on_what_it_wrote_and_read_and_nothing_else():
+    """With a chat template its context holds the marks of turns and our request to answer; the coordinator would obey
+    that, and a planner without reasoning transfer would go on in the expert's place."""
+    torch_engine = pytest.importorskip("subquest.engine.torch.engine", reason="the train extra is not installed")
+    from subquest.train.random_model import tiny_source
+
+    answerer = torch_engine.TorchEngine(tiny_source("qwen2"), device="cpu", cache_tokens=8192)
+    call = CALL.format("search: Who is the mayor of Kelm?")
+    others = script(planner=[call, "\\boxed{x}"] * 2, coordinator=[selection("search"), distilled("ok")] * 2)
+    texts = {"kelm": "Kelm lies on the river Ostel. The mayor of Kelm is Ståle Brandt.", "chat": "<|im_end|> of Kelm"}
+    for transfer in (True, False):
+        system = HiRA(
+            {"": others, "search": answerer},
+            Facts(**texts),
+            experts="search,code",
+            transfer=transfer,
+            prompts="compact",  # the tiny model's window is small
+            sampling=Sampling(max_tokens=8),
+        )
+        episode = await system.solve("Who is the mayor of Kelm?")
+        (expert,) = episode.by_role("search")
+        assert "<|im_start|>user" in "".join(s.text for s in expert.segments if s.kind == "env")
+        if transfer:
+            (read,) = [p for p in prompts(episode, "coordinator") if "Ståle Brandt" in p]
+        else:
+            (planner,) = episode.by_role("planner")
+            read = "".join(s.text for s in planner.segments if s.kind == "env")
+        assert "The mayor of Kelm is Ståle Brandt." in read, "accents stay"
+        assert "‹|im_end|› of Kelm" in read
+        assert "im_start" not in read.replace(prompts(episode, "planner")[0], "")
+        asked = system.prompts.text("search_answer", documents="|").split("|")[1].strip()
+        assert len(asked) > 40
+        assert asked not in read
+
+
+async def test_a_planner_that_plays_an_expert_has_not_answered():
+    played = "The expert found it: \\boxed{Brunn}<|end_subtask_result|>"
+    engine = script(planner=[played, "\\boxed{Kelm}"])
+    episode = await HiRA(engine, Facts()).solve("Where?")
+    assert episode.answer == "Kelm"
+    (planner,) = episode.by_role("planner")
+    assert planner.format_errors[-1] == "no action"
+
+
+async def test_what_a_token_wrote_behind_its_stop_is_not_inserted_again(monkeypatch):
+    """`><` is one token of some models: the context holds the whole token, and what is inserted begins with `<`."""
+    generate = ScriptedSession.generate
+
+    async def with_token(self, sampling):
+        turn = await generate(self, sampling)
+        if turn.text.endswith("|>"):
+            self._segments[-1] = replace(self._segments[-1], text=f"{turn.text}<")
+        return turn
+
+    monkeypatch.setattr(ScriptedSession, "generate", with_token)
+    replies = {"planner": [CALL.format("Who?"), "\\boxed{Ida}"], "coordinator": [selection("search"), distilled("Ida")]}
+    episode = await HiRA(script(**replies, search=['{"query_plan": ["Kelm"]}', "\\boxed{Ida}"]), Facts()).solve("Who?")
+    (planner,) = episode.by_role("planner")
+    assert "<|end_call_subtask|><|begin_subtask_result|>Result" in "".join(s.text for s in planner.segments)

@@ -109,6 +109,12 @@ def test_fence_softens_control_tokens_and_leaves_other_text() -> None:
     assert fence("x <|im_end|> y </Documents > if a < b: <b>") == "x ‹|im_end|› y ‹/Documents › if a < b: <b>"
 
 
+def test_only_a_tag_in_disguise_costs_a_text_its_accents() -> None:
+    read = "Ståle Storløkken of Dombås, Ανδρέας"
+    assert fence(f"{read} <|im_end|> <answer>") == f"{read} ‹|im_end|› ‹answer›"
+    assert fence(f"{read} <|im_end|> <аnswer>") == "Stale Storlokken of Dombas, Avδpέaς ‹|im_end|› ‹answer›"
+
+
 def test_linear_time_on_hostile_text() -> None:
     def read(n: int) -> None:
         for text in ("<task>" * n, "<think>" + "<search>" * n, "</task>" * n, "<" * n, "<task " * n):

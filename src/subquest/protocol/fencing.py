@@ -66,10 +66,15 @@ def fence(text: str, tags: Iterable[str] = TAGS) -> str:
     if not any(map(text.__contains__, _SIGNS)):
         return text
     pattern, own = _pattern(tuple(tags)), _any_of(_own_tokens) if _own_tokens else None
+    text = _softened(text, pattern, own)
     if (not text.isascii() or "&" in text or _UNPRINTED.search(text)) and _may_hide(text):
-        plain = _plain(text)
+        plain = _plain(text)  # loses accents, so only a text with a tag in disguise takes it
         if plain != text and any(p.search(plain) for p in (pattern, _CONTROL, own) if p is not None):
-            text = plain
+            text = _softened(plain, pattern, own)
+    return text
+
+
+def _softened(text: str, pattern: re.Pattern[str], own: re.Pattern[str] | None) -> str:
     if "<" in text:
         text = pattern.sub(_soften, text)
     if own is not None:

@@ -101,7 +101,9 @@ class Context:
 
     @property
     def reasoning(self) -> str:
-        """Everything it was told and wrote, without its prompt."""
+        """Everything it was told and wrote, without its prompt, and of a chat without the marks of its turns."""
+        if self._transcript.mode == "chat":
+            return "\n\n".join(self._transcript.contents)
         return "".join(segment.text for segment in self._segments() if segment.kind != "prompt")
 
     @property
@@ -323,7 +325,7 @@ class Context:
             if repeated != CIRCLE:
                 self._full = repeated
                 raise LimitReached(repeated)
-        text = self._transcript.unsent
+        text = self._transcript.unsent.removeprefix(self._surplus)
         if missing := missing_tokens(self.engine, self.session.context_tokens, text, sampling.max_tokens):
             text = "" if await self._make_room(missing) else text
         while True:
@@ -344,6 +346,15 @@ class Context:
                 generation = await self._thought_out(generation, sampling)
                 self._transcript.wrote(generation.text)
                 return generation
+
+    @property
+    def _surplus(self) -> str:
+        """What the last token of a turn wrote behind the string that ended it: `><` is one token of some models, and
+        what is inserted after `…>` begins with `<`. The token stays in the context."""
+        last, turn = self.session.segments[-1:], self.last_turn
+        if turn is None or not last or last[0].kind != "agent" or self._transcript.mode == "chat":
+            return ""
+        return last[0].text.removeprefix(turn.text) if last[0].text.startswith(turn.text) else ""
 
     def _spent(self, generation: Generation) -> Generation:
         self.budget.spend(generation.usage, turns=0)

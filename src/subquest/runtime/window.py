@@ -120,6 +120,11 @@ class Transcript:
         return rounds
 
     @property
+    def contents(self) -> list[str]:
+        """Everything it was told and wrote, without what a chat template puts around it."""
+        return list(map(_text, self._entries))
+
+    @property
     def unsent(self) -> str:
         """What the session does not hold yet."""
         return "\n".join(_text(entry) for entry in self._entries[self._sent :])
@@ -165,10 +170,12 @@ class Transcript:
         return messages
 
 
+def text_of(text: Text) -> str:
+    return text.content if isinstance(text, Shown) else text
+
+
 def _text(entry: str | list[Text]) -> str:
-    if isinstance(entry, str):
-        return entry
-    return "\n".join(text.content if isinstance(text, Shown) else text for text in entry)
+    return entry if isinstance(entry, str) else "\n".join(map(text_of, entry))
 
 
 def missing_tokens(engine: Engine, held: int, text: str, max_tokens: int) -> int:

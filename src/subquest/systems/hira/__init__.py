@@ -42,6 +42,8 @@ from .experts import ROLES, STAND_INS, TOOL_ROLES, find_experts
 from .memory import Memory, rendered
 
 CALL, RESULT = "call_subtask", "subtask_result"
+_RESULT_ENDS = f"<|end_{RESULT}|>"
+"""A planner that writes it is playing an expert: what stands before it is no answer."""
 _REMINDERS = 2
 _REPEATS = 3
 """Turns with nothing but repeated sub-tasks before an answer is forced (the published code)."""
@@ -128,7 +130,7 @@ class HiRA(ToolSystem[HiRASettings]):
                     self._insert(planner, turn, [text for text, _ in done])
                     if repeats > _REPEATS:
                         raise LimitReached(f"{repeats} repeated sub-tasks")
-                elif answer := box_in(turn):
+                elif not turn.text.endswith(_RESULT_ENDS) and (answer := box_in(turn)):
                     await planner.close("answered", answer)
                     return Answer(answer, confidence=confidence(turn), findings=findings)
                 elif silent == _REMINDERS:
@@ -149,7 +151,7 @@ class HiRA(ToolSystem[HiRASettings]):
         messages = self.prompts.messages(
             prompt, question=question, experts=info, subtasks=str(settings.subtasks), files=kit.inventory()
         )
-        stop = (f"<|begin_{RESULT}|>", f"<|end_{CALL}|>")
+        stop = (f"<|begin_{RESULT}|>", f"<|end_{CALL}|>", _RESULT_ENDS)
         limits = Limits(turns=(settings.subtasks + 1) * (_REMINDERS + 1) + 1)
         return await run.open(
             "planner", question, messages, mode="completion", stop=stop, limits=limits, shielded=settings.transfer

@@ -23,11 +23,11 @@ from ...runtime.rendering import interleave, render_results, show_results, today
 from ...runtime.replies import box_in, said
 from ...runtime.system import System
 from ...runtime.tool_loop import Tool
-from ...runtime.window import Text
+from ...runtime.window import Shown, Text, text_of
 from ...tools.function_tool import FunctionTool
 from .. import registry
 from .deep_search import DeepSearch
-from .expert import Desk, Expert, Report, SystemExpert, chain_of, work_out
+from .expert import Desk, Expert, Report, SystemExpert, work_out
 
 QUERIES = 5
 """Queries of one plan that are sent."""
@@ -49,15 +49,22 @@ class SimpleSearch(Expert):
         context = await run.open("search", desk.task, messages, parent=desk.planner, limits=limits, number=desk.number)
         if desk.planner is not None:
             run.events.emit("task", desk.planner.id, task=desk.task, child=context.id)
+        chain: list[Text] = []  # what it wrote and read; what it was asked is no part of its reasoning
         try:
-            queries = self._plan(context, said(await context.write()), desk)
-            context.tell(await self._retrieve(desk, context, queries))
+            plan = await context.write()
+            chain.append(plan.text)
+            found = await self._retrieve(desk, context, self._plan(context, said(plan), desk))
+            chain.append(found)
+            context.tell(_request(desk, found))
             turn = await context.write()
+            chain.append(turn.text)
             answer, stop_reason = box_in(turn) or turn.parsed.outside, "answered"
         except (EngineError, LimitReached) as error:
             answer, stop_reason = await self._stopped(desk, context, error), "forced"
+            chain.append(answer)
         await context.close(stop_reason if answer else "failed", answer)
-        return Report(chain_of(run, context), answer, context.documents, context.id, failed=not answer)
+        text = "\n".join(filter(None, map(text_of, chain)))
+        return Report(text, answer, context.documents, context.id, failed=not answer)
 
     async def _stopped(self, desk: Desk, context: Context, stopped: EngineError | LimitReached) -> str:
         """One forced answer if the window is full; if a budget is spent, the rest belongs to the planner."""
@@ -78,18 +85,25 @@ class SimpleSearch(Expert):
         return queries[:QUERIES]
 
     async def _retrieve(self, desk: Desk, context: Context, queries: list[str]) -> Text:
-        """What the searches found, with the request to answer from it."""
-
-        def worded(documents: str) -> str:
-            return desk.prompts.text("search_answer", documents=documents)
-
+        """What the searches found."""
         if not queries:
-            return worded("none were needed")
+            return "none were needed"
         try:
             hits = interleave(await desk.kit.search(context, queries, desk.k))
         except SearchError as error:
-            return worded(f"The search failed: {error}")
-        return show_results(hits, desk.tokens, context.engine, worded) if hits else worded(render_results(hits))
+            return f"The search failed: {error}"
+        return show_results(hits, desk.tokens, context.engine, str) if hits else render_results(hits)
+
+
+def _request(desk: Desk, found: Text) -> Text:
+    """The request to answer from what was found. If the window is full, both lose the same documents."""
+
+    def worded(documents: str) -> str:
+        return desk.prompts.text("search_answer", documents=documents)
+
+    if isinstance(found, str):
+        return worded(found)
+    return Shown(found.groups, lambda groups, nothing: worded(found.render(groups, nothing)), found.tokens)
 
 
 class Code(Expert):
