@@ -159,6 +159,27 @@ def test_of_the_parts_at_once_some_train(tmp_path: Path) -> None:
     assert [part and part.name for part in begun] == ["CoDA", "peco", "autorefine", "peco-2", "HiRA"]
 
 
+def test_a_training_that_fails_is_begun_once_more_when_fewer_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = opened("claims-1.5b", "--store", tmp_path, "--minutes", "100", "--only", "peco", "--only", "autorefine")
+    tried: list[str] = []
+
+    def fails(part: lab.Part) -> int:
+        tried.append(part.name)
+        if len(tried) == 1:  # while another one trains
+            made._training_now += 1
+            assert made._next() is not None
+        return 1
+
+    monkeypatch.setattr(made, "_carry_out", fails)
+    made._work()
+    assert tried == ["peco"], "two trained, and now as many as the other one"
+    made._training_now = 0
+    made._work()
+    assert tried == ["peco", "peco"]
+
+
 def test_a_training_is_estimated_by_its_own_steps(small: Path, tmp_path: Path) -> None:
     made = opened(small, "--store", tmp_path / "store", "--only", "rl")
     (part,), progress = made.parts, made._progress()

@@ -4,6 +4,7 @@ import itertools
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
@@ -103,6 +104,7 @@ def test_the_commands_of_other_sizes_make_every_row(name: str, page: str) -> Non
 def measured(folder: Path, difference: float) -> Progress:
     """The study with both rows of PECO's claim answered."""
     study, results = find_study("claims-1.5b"), Results(folder)
+    study = replace(study, claims=tuple(replace(claim, finding="") for claim in study.claims))
     stamps = Stamps(study, model="random:qwen2")
     for name, right in (("coda@peco", 0.3 + difference), ("coda@peco-2", 0.3 + difference), ("coda@none", 0.3)):
         for source in ("hotpotqa", "2wikimultihopqa", "musique"):
@@ -140,6 +142,7 @@ def test_claims_without_a_reason_are_named(tmp_path: Path) -> None:
     without = [claim.id for claim in page.study.claims if page.unexplained(claim)]
     assert without == ["coda-peco"]
     assert all((UNEXPLAINED in page.claim(c)) == (c.id in without) for c in page.study.claims)
+    assert not any(page.unexplained(replace(claim, finding="It is too small.")) for claim in page.study.claims)
 
 
 @pytest.mark.parametrize(

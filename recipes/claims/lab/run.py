@@ -137,7 +137,9 @@ class Lab:
         if args.at_once < 1:
             raise UsageError("--at-once: give a number of parts, 1 or more")
         self._begun: set[str] = set()
+        self._again: set[str] = set()
         self._training_now = 0
+        self._trainings = TRAININGS
         self._lock = threading.Lock()
 
     def run(self) -> int:
@@ -218,6 +220,11 @@ class Lab:
             print(f"{part.name}: exit status {status}, {self.left / 60:.1f} minutes left", file=sys.stderr, flush=True)
             with self._lock:
                 self._training_now -= bool(part.trainings)
+                if status and part.trainings and part.name not in self._again:
+                    # there was too little memory, most likely: once more, when fewer train
+                    self._again.add(part.name)
+                    self._begun.discard(part.name)
+                    self._trainings = max(1, self._training_now)
 
     def _next(self) -> Part | None:
         """The first part that is left, while there is time: answers and trainings can both be cut off."""
@@ -226,7 +233,7 @@ class Lab:
             for part in self.parts:
                 training = self._training(part, progress)
                 left = training + self._answers(part, progress) and part.name not in self._begun
-                room = not part.trainings or self._training_now < TRAININGS
+                room = not part.trainings or self._training_now < self._trainings
                 if left and room and self.left >= (TRAINING_SECONDS if training else self.seconds.start):
                     self._begun.add(part.name)
                     self._training_now += bool(part.trainings)

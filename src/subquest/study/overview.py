@@ -21,6 +21,7 @@ from .recipe import PAPERS
 from .results import Progress
 from .table import title_of
 
+COSTS = "Columns that name no set (peak context, sub-tasks and so on) are means over the first set of a table."
 COLOURS = {"holds": 2, "open": 5, "fails": 4}
 
 
@@ -88,7 +89,10 @@ class Overview:
     def _paper_pages(self, pictures: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         for paper in self.papers:
             name = _slug(paper)
-            parts = [f"# The claims of {paper} at {_short(self.study.parameters)}", "[All claims](../claims.md)"]
+            parts = [
+                f"# The claims of {paper} at {_short(self.study.parameters)}",
+                f"[All claims](../claims.md). {COSTS}",
+            ]
             parts += [f"![First comparison of each claim, by size]({name}.svg)"] if f"{name}.svg" in pictures else []
             for claim in (c for c in self.study.claims if c.paper == paper):
                 curves = f"{claim.id}.svg" if f"{claim.id}.svg" in pictures else ""
