@@ -351,10 +351,10 @@ class Context:
     def _surplus(self) -> str:
         """What the last token of a turn wrote behind the string that ended it: `><` is one token of some models, and
         what is inserted after `…>` begins with `<`. The token stays in the context."""
-        last, turn = self.session.segments[-1:], self.last_turn
-        if turn is None or not last or last[0].kind != "agent" or self._transcript.mode == "chat":
+        if (turn := self.last_turn) is None or self._transcript.mode == "chat":
             return ""
-        return last[0].text.removeprefix(turn.text) if last[0].text.startswith(turn.text) else ""
+        last = self.session.segments[-1]
+        return last.text[len(turn.text) :] if last.kind == "agent" and last.text.startswith(turn.text) else ""
 
     def _spent(self, generation: Generation) -> Generation:
         self.budget.spend(generation.usage, turns=0)
