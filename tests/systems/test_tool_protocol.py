@@ -51,7 +51,7 @@ class Server:
         """The action of a reader of these messages: plan, hand out, find out, then answer."""
         said = str(messages[-1]["content"])
         if "one word" in said or "reply: retrieve" in said:
-            return "decide", "yes" if "yes" in said else "retrieve"
+            return "decide", "no" if "yes" in said else "retrieve"
         known = any("Lume" in str(m["content"]) for m in messages) or (
             "look" in tools and messages[-1]["role"] == "tool"
         )
