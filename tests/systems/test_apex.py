@@ -97,15 +97,6 @@ def test_continuation_is_asked_from_hop_2_to_h_max_minus_1() -> None:
     assert [t for t in told(episode) if t.startswith("Tried:")][1].startswith("Tried: word0; word1\n")
 
 
-@pytest.mark.parametrize(("prompts", "more", "enough"), [("compact", "yes", "no"), ("full", "no", "yes")])
-def test_whether_it_goes_on_is_asked_as_each_set_of_prompts_asks(prompts: str, more: str, enough: str) -> None:
-    """The full prompts ask whether the documents state the answer: asked what is missing, untrained models say no."""
-    documents = [Document(f"d{i}", f"T{i}", f"word{i}") for i in range(9)]
-    executor = ["retrieve", "<search>word0</search>", more, "<search>word1</search>", enough, "<answer>a</answer>"]
-    episode = single(executor, FakeSearch(documents), prompts=prompts)
-    assert (episode.usage.searches, episode.by_role("executor")[0].result) == (2, "a")
-
-
 def test_first_and_later_queries_have_prompts_of_their_own() -> None:
     executor = [
         "retrieve",

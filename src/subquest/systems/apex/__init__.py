@@ -206,8 +206,11 @@ class APEX(System[APEXSettings]):
         """The adaptive multi-hop loop of Algorithm 2."""
         tried: list[str] = []
         for hop in range(1, self.settings.hops + 1):
-            if 1 < hop < self.settings.hops and not await self._goes_on(executor, task):
-                return
+            if 1 < hop < self.settings.hops:
+                executor.tell(self.prompts.text("continue", task=task))
+                turn = await executor.write()
+                if not decides(turn, "yes", "no", default=turn.parsed.first("search") is not None):
+                    return
             prompt = self.prompts.text("query_next", tried="; ".join(tried)) if tried else None
             executor.tell(prompt or self.prompts.text("query_first"))
             query = self._query(executor, await executor.write()) or ("" if tried else task)
@@ -229,14 +232,6 @@ class APEX(System[APEXSettings]):
                 executor.tell("No new documents were found.")
                 return
             executor.show(new, tokens=self.settings.document_tokens)
-
-    async def _goes_on(self, executor: Context, task: str) -> bool:
-        """The continuation decision. The compact prompts ask whether more documents are needed. To that, an untrained
-        model always says no; the full ones ask whether those it has state the answer."""
-        executor.tell(self.prompts.text("continue", task=task))
-        turn = await executor.write()
-        more, enough = ("yes", "no") if self.prompts.set_of("continue") == "compact" else ("no", "yes")
-        return decides(turn, more, enough, default=turn.parsed.first("search") is not None)
 
     def _query(self, executor: Context, turn: Turn) -> str:
         block = turn.parsed.last("search")

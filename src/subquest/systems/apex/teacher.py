@@ -86,8 +86,7 @@ class APEXTeacher(GoldTeacher):
         if "one word: yes or no" in asked:
             if found is None and tried >= QUERIES:
                 self.not_retrieved()
-            goes_on = found is None and not self.missing
-            return "yes" if goes_on != view.thinks_plainly else "no"  # the full prompts ask whether it has enough
+            return "yes" if found is None and not self.missing else "no"
         if "search query" in asked:
             return f"<search>{query(fact, tried)}</search>"
         if found is None:
