@@ -28,14 +28,8 @@ LEFT_OUT = ("*/__pycache__", "*/adapters/*.gguf", "*/serve/static", "recipes/cla
 PACKAGES = (
     *("msgspec", "httpx2", "httpcore2", "anyio", "idna", "h11", "certifi", "truststore", "sniffio"),
     *("gguf", "tensorboardX", "protobuf"),
-    *(
-        "httpx",
-        "httpcore",
-        "ssrfguard",
-        "resiliparse<2",
-        "fastwarc<2",
-        "pyseccomp",
-    ),  # pages and code
+    # systems that open pages and run code
+    *("httpx", "httpcore", "ssrfguard", "resiliparse<2", "fastwarc<2", "pyseccomp"),
 )
 """What Subquest needs there besides torch, transformers, onnxruntime and what these bring."""
 
