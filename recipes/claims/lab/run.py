@@ -137,6 +137,7 @@ class Lab:
         if args.at_once < 1:
             raise UsageError("--at-once: give a number of parts, 1 or more")
         self._begun: set[str] = set()
+        self._working: set[str] = set()
         self._again: set[str] = set()
         self._training_now = 0
         self._trainings = TRAININGS
@@ -219,6 +220,7 @@ class Lab:
             status = self._carry_out(part)
             print(f"{part.name}: exit status {status}, {self.left / 60:.1f} minutes left", file=sys.stderr, flush=True)
             with self._lock:
+                self._working.discard(part.name)
                 self._training_now -= bool(part.trainings)
                 if status and part.trainings and part.name not in self._again:
                     # there was too little memory, most likely: once more, when fewer train
@@ -236,6 +238,7 @@ class Lab:
                 room = not part.trainings or self._training_now < self._trainings
                 if left and room and self.left >= (TRAINING_SECONDS if training else self.seconds.start):
                     self._begun.add(part.name)
+                    self._working.add(part.name)
                     self._training_now += bool(part.trainings)
                     return part
         return None
@@ -247,7 +250,10 @@ class Lab:
         words += ["--data", str(args.data), "--concurrency", str(args.concurrency)]
         words += ["--minutes", f"{self.left / 60:.2f}"]
         words += [*["--model", args.model] * bool(args.model), *["--device", args.device] * bool(args.device)]
-        environment = {"SUBQUEST_GPU_SHARE": str(MEMORY)} if args.at_once > 1 else {}
+        environment = {}
+        if args.at_once > 1:  # the most wanted part goes first on the GPU, where MPS runs
+            below = any(other.name in self._working for other in self.parts[: self.parts.index(part)])
+            environment = {"SUBQUEST_GPU_SHARE": str(MEMORY), "CUDA_MPS_CLIENT_PRIORITY": str(int(below))}
         self.store.mkdir(parents=True, exist_ok=True)
         with (self.store / "log").open("ab") as log:
             return subprocess.run(words, stdout=log, stderr=log, env={**environment, **os.environ}).returncode
