@@ -405,6 +405,17 @@ def test_how_likely_an_answer_is_right_is_measured_on_a_run_and_said(
     assert "(n=27)" in capsys.readouterr().out, "runs are taken together"
 
 
+def test_the_judge_says_what_is_right_where_a_run_was_judged(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"id": f"q{n}", "question": f"When was number {n} found?", "answers": ["12 May 1990"]} for n in range(24)]
+    (place / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for words, told in (([], "answers right 4% (n=24)"), (["--judge", "rules"], "answers right 96% (n=24)")):
+        script(place, *[("answerer", "<answer>May 12, 1990</answer>")] * 24)
+        model = ["--model", "scripted:script.jsonl", "--system", "direct"]
+        assert main(["eval", "dev.jsonl", *model, *words, "--out", f"run{len(words)}"]) == 0
+        assert main(["runs", "calibrate", f"run{len(words)}"]) == 0
+        assert told in capsys.readouterr().out
+
+
 def test_a_calibration_beside_an_adapter_is_found_and_holds_for_no_other(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

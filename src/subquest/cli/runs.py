@@ -96,7 +96,7 @@ def _calibrate(args: argparse.Namespace) -> int:
     for (system, model), rows in groups.items():
         answers = [
             Judged(
-                row.scores["em"] > 0.5,
+                row.scores.get("judge", row.scores["em"]) > 0.5,
                 row.scores.get("confidence"),
                 bool(row.scores["supported"]) if "supported" in row.scores else None,
             )
