@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -186,6 +187,9 @@ def attend_by_tiles(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, s
     """What the kernels do with shared prefixes, in plain torch: softmax sums of tiles and rests, put together."""
     if step.shared is None:
         return reference.attend(q, keys, values, step, scale)
+    if step.rows:
+        prompts = reference.attend(q, keys, values, replace(step, shared=None), scale)[step.rows :]
+        return torch.cat([attend_by_tiles(q[: step.rows], keys, values, step.decoding(), scale), prompts])
     rows, heads = q.shape[:2]
     parts: list[list[tuple[torch.Tensor, torch.Tensor]]] = [[] for _ in range(rows)]
 
@@ -211,9 +215,11 @@ def attend_by_tiles(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, s
     return out.flatten(1)
 
 
+@pytest.mark.parametrize("mixed_tokens", [0, 40])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-async def test_engines_write_the_same(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Contexts of two roles, and some of none, take turns in 13 slots."""
+async def test_engines_write_the_same(device: str, mixed_tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts of two roles, and some of none, take turns in 13 slots; prompts enter the cache beside
+    rows that decode, whole or in pieces of so many tokens."""
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU")
     monkeypatch.setattr(prefix_groups, "LEAST_BYTES", 1)
@@ -228,6 +234,7 @@ async def test_engines_write_the_same(device: str, monkeypatch: pytest.MonkeyPat
         if device == "cpu":
             model = Model(engine.weights, engine._model.cache, by_tiles)
             engine.runner = Runner(model, engine.scheduler.rows, staged=True, **settings)
+        engine.scheduler.mixed_tokens = mixed_tokens
 
         async def one(number: int) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
             role = roles[(0, 1, 0, 1, 2, 0, 3)[number % 7]]
@@ -250,7 +257,8 @@ async def test_engines_write_the_same(device: str, monkeypatch: pytest.MonkeyPat
 
     alone, _ = await write(shared=False)
     together, runner = await write(shared=True)
-    assert runner.shared_steps > runner.steps // 2
+    assert runner.shared_steps > runner.steps // 3
+    assert runner.shared_steps + runner.mixed > runner.steps, "some steps are both"
     assert [ids for ids, _ in together] == [ids for ids, _ in alone]
     for (_, found), (_, wanted) in zip(together, alone, strict=True):
         torch.testing.assert_close(torch.tensor(found), torch.tensor(wanted), atol=2e-4, rtol=0)

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from .cuda_graphs import Graphs, bucket
 from .model import Model
-from .prefix_groups import PrefixGroups
+from .prefix_groups import Groups, PrefixGroups
 from .running_batch import Array, Rows
 from .scheduler import Chunk
 from .step import SHARED_QUERIES, TILE, Draw, SharedPrefixes, Step
-from .step_buffers import CHANGES, FIELDS, Staging, shared_size
+from .step_buffers import CHANGES, FIELDS, Staging, Views, shared_size
 
 _RING = 6
 """Upload buffers, used in turn: a step takes up to two, and is over when two more have been launched."""
@@ -100,7 +100,7 @@ class Runner:
     @property
     def mixes(self) -> bool:
         """Whether prompts can enter the cache in the same pass as rows that decode."""
-        return self._staged and self._groups is None
+        return self._staged
 
     def prefill(self, chunks: Sequence[Chunk], *, bare: bool = False) -> None:
         """Put the chunks' tokens into the cache; `bare` runs without the adapter."""
@@ -130,8 +130,7 @@ class Runner:
         if not self._staged:
             return self._decode_now(slots, bare)
         size = bucket(len(slots))
-        groups = self._groups.find(slots) if self._groups is not None else None
-        shared = (len(groups.tiles), groups.members.shape[1]) if groups is not None else (0, 0)
+        groups, shared = self._find_groups(slots)
         staging = self._next_staging()
         views = staging.views((size, *shared), self._head, self._out)
         changed = np.concatenate(self.rows.changed) if self.rows.changed else _NOTHING
@@ -145,10 +144,8 @@ class Runner:
         places[changed.size :] = self._padding
         blocks[changed.size :] = 0
         longest, filtered = self._pack(views.packed[:FIELDS], slots)
-        if groups is not None and views.packed_shared is not None:
-            self.shared_steps += 1
-            groups.write(views.packed_shared)
-            longest = int((self.rows.position[slots] - groups.lengths).max()) + 1
+        if groups is not None:
+            longest = self._share(views, slots, groups)
         pending = Pending(slots, self.rows.epoch[slots], views.drawn)
         self.rows.advance(slots)
         parts = self._parts(size, longest)
@@ -164,12 +161,15 @@ class Runner:
         self.steps += 1
         self.mixed += 1
         size, total = mixed_rows(len(slots)), self._count(chunks)
+        groups, shared = self._find_groups(slots)
         staging = self._next_staging()
-        views = staging.views((size, 0, 0), self._head, self._out)
+        views = staging.views((size, *shared), self._head, self._out)
         places, blocks = views.packed[FIELDS:]
         places[:], blocks[:] = self._padding, 0
         head = views.packed[:FIELDS]
         longest, filtered = self._pack(head, slots)
+        if groups is not None:
+            longest = self._share(views, slots, groups)
         flat, tiles = self._pack_chunks(chunks, size + mixed_tokens(total), size)
         flat[:, :size] = head[[2, 1, 0]]
         pending = Pending(slots, self.rows.epoch[slots], views.drawn)
@@ -180,12 +180,24 @@ class Runner:
         step.part, step.splits = self._parts(size, longest)
         kind = (step.part, step.splits), filtered, bare
         self._graphs.run(
-            ("mixed", size, flat.shape[1], _room(step), kind),
-            lambda: self._step(views.head, views.out, *kind, None, step),
+            ("mixed", size, shared, flat.shape[1], _room(step), kind),
+            lambda: self._step(views.head, views.out, *kind, views.shared, step),
         )
         views.drawn.copy_(views.out, non_blocking=True)
         pending.event = staging.used = self._mark()
         return pending
+
+    def _find_groups(self, slots: Array) -> tuple[Groups | None, tuple[int, int]]:
+        """The shared prefixes of a step, if any, and their shape: tiles, and the rows of one."""
+        groups = self._groups.find(slots) if self._groups is not None else None
+        return groups, (len(groups.tiles), groups.members.shape[1]) if groups is not None else (0, 0)
+
+    def _share(self, views: Views, slots: Array, groups: Groups) -> int:
+        """Write a step's shared prefixes; returns the longest context after them."""
+        assert views.packed_shared is not None
+        self.shared_steps += 1
+        groups.write(views.packed_shared)
+        return int((self.rows.position[slots] - groups.lengths).max()) + 1
 
     def _count(self, chunks: Sequence[Chunk]) -> int:
         """Tokens of a step's chunks, which are counted as computed."""
@@ -279,7 +291,7 @@ class Runner:
             ids = self.model.ops.choose(given, slots, self._last)
             step = Step(ids, positions, slots, self._tables, part=parts[0], splits=parts[1], bare=bare, shared=shared)
         else:
-            step = replace(mixed, ids=self.model.ops.choose(mixed.ids, mixed.slots, self._last))
+            step = replace(mixed, ids=self.model.ops.choose(mixed.ids, mixed.slots, self._last), shared=shared)
         drawn, logprobs = self.model.decode(step, Draw(temperature, seed, top_k, top_p, min_p, filtered))
         self._last.index_copy_(0, slots.long(), drawn)
         out[0].copy_(drawn)

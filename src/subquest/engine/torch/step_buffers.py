@@ -29,7 +29,7 @@ def _shared_prefixes(packed: Tensor, rows: int, tiles: int, tile_rows: int) -> S
     return SharedPrefixes(lengths, parts, members.view(tiles, tile_rows), cut.view(tiles, 4))
 
 
-class _Views(NamedTuple):
+class Views(NamedTuple):
     """A decode step's buffers for one shape of batch."""
 
     packed: Array
@@ -60,9 +60,9 @@ class Staging:
         self.pairs: Tensor | None = None
         self.used: Any = None
         """An event after which the buffers may be reused."""
-        self._views: dict[tuple[int, int, int], _Views] = {}
+        self._views: dict[tuple[int, int, int], Views] = {}
 
-    def views(self, shape: tuple[int, int, int], head: Tensor, out: Tensor) -> _Views:
+    def views(self, shape: tuple[int, int, int], head: Tensor, out: Tensor) -> Views:
         """The buffers of a batch on the host and in the device's `head` and `out`; made once per shape: rows, and of
         shared prefixes the tiles and their rows."""
         found = self._views.get(shape)
@@ -71,7 +71,7 @@ class Staging:
             own = rows * size
             end = own + shared_size(*shape)
             host, upload = self.head[:end], head[:end]
-            found = self._views[shape] = _Views(
+            found = self._views[shape] = Views(
                 packed=host.numpy()[:own].reshape(rows, size),
                 packed_shared=_shared_prefixes(host[own:], *shape),
                 host=host,
