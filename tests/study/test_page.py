@@ -70,6 +70,19 @@ def test_it_compares_question_by_question(tmp_path: Path) -> None:
     assert "| F1 | 0.250 | 0.500 |" in text
 
 
+@pytest.mark.parametrize(
+    ("paper", "words"),
+    [(0.1, "**"), (0.7, "**, smaller than the paper's +0.600"), (-0.9, "**, larger than the paper's -1.000")],
+)
+def test_a_difference_is_compared_with_the_papers(tmp_path: Path, paper: float, words: str) -> None:
+    rows = Row("CoDA", "coda@none", paper={"world": paper}), Row("RAG", "rag@none", paper={"world": 0.1})
+    page = Claimed(tmp_path, row=rows)
+    page.add(CODA, 0.5, 0.5, 0.0, 0.5)
+    page.add(RAG, 0.5, 0.5, 0.5, 0.0)
+    (line,) = (line for line in page.text().splitlines() if line.startswith("- CoDA − RAG"))
+    assert line.endswith(f"open{words}")
+
+
 def test_a_training_is_shown_by_the_means_of_its_stretches(tmp_path: Path) -> None:
     page = Claimed(tmp_path)
     curve = [(step, value) for step, value in enumerate((0.0, 0.2, 0.3, 0.5, 0.4, 0.6, 0.7, 0.9), 1)]

@@ -42,6 +42,8 @@ class Verdict(NamedTuple):
     low: float
     high: float
     n: int
+    paper: float | None = None
+    """The paper's difference, where it has both numbers."""
 
     @property
     def word(self) -> str:
@@ -113,9 +115,13 @@ class Comparison:
     def verdicts(self, claim: Claim, first: str, second: str, metric: str, share: float = 1.0) -> list[Verdict]:
         """A row less a share of another, on every source where both answered the same questions."""
         out = []
+        rows = {row.name: row for row in claim.row}
         for source in self.study.shown_by(claim):
             if found := self._differences(claim, first, second, source, metric, share):
-                out.append(Verdict(title_of(self.study.set_of(source)), *self.interval(found), len(found)))
+                name = self.study.set_of(source)
+                x, y = (claim.printed(rows[row], name, metric) for row in (first, second))
+                paper = x - share * y if x is not None and y is not None else None
+                out.append(Verdict(title_of(name), *self.interval(found), len(found), paper))
         return out
 
     def together(

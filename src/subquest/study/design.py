@@ -180,6 +180,10 @@ class Claim(Record):
     """Two rows and a cost; the claim says that the first costs less than the second."""
     curve: tuple[Curve, ...] = ()
 
+    def printed(self, row: Row, source: str, metric: str) -> float | None:
+        """The paper's number in a cell."""
+        return row.paper.get(f"{source}.{metric}", row.paper.get(source) if metric == self.metrics[0] else None)
+
 
 class Study(Record, dict=True):
     """A recipe as it is run: grids and adapters expanded into variants and trainings."""

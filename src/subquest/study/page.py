@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .comparison import Comparison, counted
+from .comparison import Comparison, Verdict, counted
 from .design import OURS, Claim, Row
 from .results import Progress
 from .stamps import BARE_TOKENS, MAX_TOKENS, known_as
@@ -144,8 +144,7 @@ class Page:
         return title_of(self.study.set_of(source))
 
     def _cell(self, claim: Claim, row: Row, source: str, metric: str) -> str:
-        name = self.study.set_of(source)
-        printed = row.paper.get(f"{name}.{metric}", row.paper.get(name) if metric == claim.metrics[0] else None)
+        printed = claim.printed(row, self.study.set_of(source), metric)
         paper = f" [{printed:.3f}]" if printed is not None else ""
         values = self.compared.values(row, source, metric, hops=claim.hops)
         if not values:
@@ -233,7 +232,7 @@ class Page:
                     f"{v.source} {_signed(v.difference)} ({_signed(v.low)} to {_signed(v.high)}; {v.n:,})"
                     for v in found
                 )
-                words = (f"{text}: **{v.word}**" for text, v in zip(each, found, strict=True))
+                words = (f"{text}: **{v.word}**{_beside_paper(v)}" for text, v in zip(each, found, strict=True))
                 lines.append(f"- {compared}: {'; '.join(words)}")
         return ["\n".join(lines)] if lines else []
 
@@ -250,6 +249,13 @@ def _pattern(training: str) -> str:
 
 def _signed(value: float) -> str:
     return f"{value:+.3f}" if abs(value) < 10 else f"{value:+,.0f}"
+
+
+def _beside_paper(verdict: Verdict) -> str:
+    """How a difference compares with the paper's, where that is outside its interval."""
+    if verdict.paper is None or verdict.low <= verdict.paper <= verdict.high:
+        return ""
+    return f", {'smaller' if verdict.paper > verdict.high else 'larger'} than the paper's {_signed(verdict.paper)}"
 
 
 def _number(value: float) -> str:
