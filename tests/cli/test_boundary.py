@@ -32,6 +32,33 @@ def test_a_defect_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.startswith(line)
 
 
+@pytest.mark.parametrize(
+    ("module", "status", "words"),
+    [
+        ("torch.nn", 2, "torch.nn is not installed. Install it with: pip install 'subquest[train]'"),
+        ("tensorboardX", 2, "pip install 'subquest[train]'"),
+        ("subquest.gone", 1, "an error in Subquest"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_its_extra(
+    module: str, status: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(args: object) -> int:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr(runs, "_list", fail)
+    assert main(["runs", "list"]) == status
+    assert words in capsys.readouterr().err
+
+
+def test_studies_are_listed_without_torch() -> None:
+    """They read the recipes of trainings, and train nothing."""
+    code = "import sys; sys.modules['torch'] = None; from subquest.cli import main; sys.exit(main(['study']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "claims-1.5b" in done.stdout
+
+
 @pytest.mark.usefixtures("broken")
 @pytest.mark.parametrize(
     "words", [["--debug", "runs", "list"], ["runs", "--debug", "list"], ["runs", "list", "--debug"]]

@@ -11,6 +11,7 @@ import errno
 import importlib
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -77,8 +78,10 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _described(error: Exception) -> tuple[str, int]:
     """An error in one line, and the exit status."""
-    from ..errors import SubquestError, UsageError
+    from ..errors import MissingDependency, SubquestError, UsageError
 
+    if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(str(error.name))):
+        error = MissingDependency(str(error.name), extra)
     if isinstance(error, SubquestError):
         return str(error), 2 if isinstance(error, UsageError) else 1
     if isinstance(error, OSError):
@@ -92,6 +95,19 @@ def _described(error: Exception) -> tuple[str, int]:
     reason = " ".join(str(error).split())
     kind = type(error).__name__ + (f": {reason:.300}" if reason else "")
     return f"an error in Subquest ({kind}); --debug shows where, please report it", 1
+
+
+def _extra_with(module: str) -> str:
+    """One of our extras that brings a module; empty if none does."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        needed = requires("subquest") or []
+    except PackageNotFoundError:  # a source tree on the path
+        return ""
+    package = module.partition(".")[0].replace("_", "-")
+    pattern = rf"{re.escape(package)}\b[^;]*; extra == ['\"](?!all\b)([\w-]+)"
+    return next((found[1] for line in needed if (found := re.match(pattern, line, re.IGNORECASE))), "")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -8,9 +8,10 @@ teacher, traces, gold_traces             episodes of it, as token arrays, and th
 trace_prompts, rerank_traces             the prompts that traces were made with; traces for judging passages
 rule_teacher, instruct                   teachers that reword, and the pipeline around them
 rollouts, served_rollouts, sampler       episodes of a step with their rewards
-advantage, loss                          how much better a rollout was, and what is minimised
+advantage, loss, loss_settings           how much better a rollout was, and what is minimised
 batch, prefixes, policy, optimiser       packed trajectories through the model
-lora, lora_products, merged_weights      trained adapters in the policy
+lora, lora_settings                      trained adapters, and their size
+lora_products, merged_weights            their products in the policy
 operations, kernels, logprobs            what the policy computes between its matrix products, and after the last
 trainer, rl, sft, distributed            the loops, on one process or several
 run, checkpoints, guards, monitoring     around the loops

@@ -20,8 +20,8 @@ from ..codec import AboveZero, Count, NonNegative, Positive, Record, Share, chan
 from ..errors import ConfigError, UsageError
 from ..input_file import read_toml
 from .advantage import Baseline, baselines_for
-from .lora import TARGETS, LoraSettings
-from .loss import LossSettings, losses_for
+from .lora_settings import TARGETS, LoraSettings
+from .loss_settings import LossSettings, losses_for
 
 Beta = Annotated[float, Meta(ge=0, lt=1)]
 
