@@ -50,6 +50,34 @@ async def test_an_agent_answers_and_is_closed(script: str, index: str) -> None:
         await search.retrieve(["a"], 1)
 
 
+class Adapted(ScriptedEngine):
+    """Stands for a known model with the adapter that ships."""
+
+    has_adapter = True
+
+    def without_adapter(self) -> ScriptedEngine:
+        return PUBLISHED
+
+
+PUBLISHED = ScriptedEngine([])
+
+
+def test_what_an_adapter_was_not_trained_for_runs_on_the_model_as_published(index: str) -> None:
+    adapted = Adapted([])
+
+    def engines(**more: Any) -> dict[str, bool]:
+        spec = AgentSpec(**{"model": "qwen-1.5b", **more})
+        return {role: one is PUBLISHED for role, one in build_agent(spec, Resources({"": adapted})).engines.items()}
+
+    assert engines(system="coda") == {"": False}
+    assert engines(system="hira") == engines(system="webthinker", model="torch:qwen-0.5b") == {"": True}
+    assert engines(system="coda", style="report") == {"": False, "outliner": True, "reporter": True}
+    for chosen in ("adapter.gguf", "none"):  # by the user
+        assert engines(system="hira", engine=EngineOptions(adapter=chosen)) == {"": False}
+    assert engines(system="hira", model="embedded") == {"": False}, "it follows no prompt without its adapter"
+    assert engines(system="hira", model="gguf:mine.gguf") == {"": False}
+
+
 async def test_several_agents_share_engines_and_search(script: str, index: str) -> None:
     spec = AgentSpec(model=script, index=index)
     async with open_resources(spec) as resources:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from subquest import AgentSpec
 from subquest.cli import main
 from subquest.cli.agent_options import warn_of_untrained
 
@@ -68,12 +69,14 @@ def test_nothing_to_search_is_said(command: str, toy: Path, capsys: pytest.Captu
         (["coda", "hira"], "smollm2", "for hira it is too small"),
         (["react"], "embedded", "for react it is too small"),
         (["hira"], "openai:big@http://127.0.0.1:9/v1", ""),
+        (["coda", "decor", "direct"], "qwen-1.5b", ""),
+        (["coda", "hira"], "torch:qwen-0.5b", "and not for hira, which runs on the model as published"),
     ],
 )
-def test_a_system_that_the_embedded_model_was_not_taught_is_said(
+def test_a_system_that_a_model_was_not_taught_is_said(
     systems: list[str], model: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    warn_of_untrained(systems, model)
+    warn_of_untrained(systems, AgentSpec(model=model))
     error = capsys.readouterr().err
     assert said in error
     assert bool(error) == bool(said)

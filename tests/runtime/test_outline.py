@@ -38,6 +38,13 @@ def test_an_unusable_outline_gives_one_section(text: str) -> None:
     assert read_outline(text, ASKED) == [Planned("", ASKED)]
 
 
+def test_sections_that_share_a_title_are_told_apart() -> None:
+    text = "Quay: What must workers on the quay wear?\nQuay: Who is told of accidents?\nFuel: Where is diesel sold?"
+    assert [section.title for section in read_outline(text, "Q?")] == [
+        "What must workers on the quay wear", "Who is told of accidents", "Fuel"
+    ]  # fmt: skip
+
+
 def test_there_is_a_limit_to_sections() -> None:
     text = "\n".join(f"Part {n}: What happened in the year {n}?" for n in range(50))
     assert len(read_outline(text, ASKED)) == MAX_SECTIONS

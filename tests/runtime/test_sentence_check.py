@@ -57,6 +57,16 @@ def test_what_small_models_write_around_sentences_is_removed() -> None:
     assert check.dropped == 0
 
 
+def test_the_title_that_stands_before_a_quote_is_not_copied() -> None:
+    text = (
+        "Orvane Bridge: The toll of 3,200 crowns was not raised before 1940. [3].\n"
+        "Mila Torrun: She was born in Kestel. [2]"
+    )
+    said = [sentence.text for sentence in check_text(text, QUOTES, most=5).sentences]
+    assert said == ["The toll of 3,200 crowns was not raised before 1940.", "Mila Torrun: She was born in Kestel."]
+    assert check_text("Orvane Bridge: Orvane Bridge. [1]", QUOTES, most=5) == ((), 1)
+
+
 def test_repetitions_count_once_and_a_text_has_a_limit() -> None:
     text = "Mila Torrun was born in Kestel [2]. " * 40 + "The Orvane Bridge opened in 1931 [1]."
     assert [s.quotes for s in check_text(text, QUOTES, most=5).sentences] == [(1,), (0,)]

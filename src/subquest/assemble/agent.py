@@ -27,6 +27,7 @@ from ..tools.tool_options import DAY, ToolOptions
 from .engines import EngineOptions, open_engines
 from .fairness import split_shared
 from .search import close_search, open_search
+from .suitability import fitting, untaught
 from .tools import check_reach, open_tools, read_tools
 
 if TYPE_CHECKING:
@@ -142,9 +143,15 @@ class Resources(NamedTuple):
 
 @asynccontextmanager
 async def open_agent(spec: AgentSpec) -> AsyncIterator[System[Any]]:
-    """The agent that a spec describes; everything that was opened for it is closed afterwards."""
+    """The agent that a spec describes; everything that was opened for it is closed afterwards.
+
+    A system that the adapter of a known model was not trained for runs on the model as published, unless the spec names
+    an adapter.
+    """
     spec = checked_spec(spec)
     preview_agent(spec)
+    if spec.engine.adapter is None and untaught(spec.system, spec.model):
+        spec = spec.replace(engine=replace_fields(spec.engine, adapter="none"))
     async with open_resources(spec) as resources:
         yield build_agent(spec, resources)
 
@@ -225,8 +232,11 @@ def build_agent(spec: AgentSpec, resources: Resources) -> System[Any]:
     tools = resources.tools if system.tool_roles or not spec.tools_optional else ()
     if system.uses_tools or tools:
         more |= {"tools": tools, "tool_options": spec.tool_options.checked()}
+    engines = (
+        resources.engines if spec.engine.adapter else fitting(spec.system, spec.style, spec.model, resources.engines)
+    )
     return system(
-        resources.engines,
+        engines,
         resources.search,
         sampling={"": sampling, **{role: replace(sampling, **own.sampling) for role, own in spec.roles.items()}},
         limits={"": spec.limits, **{role: own.limits for role, own in spec.roles.items()}},

@@ -9,7 +9,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
@@ -178,13 +178,16 @@ def _no_index(systems: Sequence[str], index: str | None) -> str:
     )
 
 
-def warn_of_untrained(systems: Sequence[str], model: str | Mapping[str, str]) -> None:
-    """Say so where the embedded model is to run a system that it was not trained for: it is slow and answers badly."""
-    from ..assemble.suitability import untrained_embedded
+def warn_of_untrained(systems: Sequence[str], spec: AgentSpec) -> None:
+    """Say so where a model is to run systems that it, or its adapter, was not trained for."""
+    from ..assemble.suitability import untaught, untrained_embedded
 
     reasons = [reason for name in systems if (reason := untrained_embedded(name))]
-    if reasons and model in ("embedded", "smollm2"):
+    if reasons and spec.model in ("embedded", "smollm2"):
         print(f"subquest: {reasons[0]}: give a stronger one with --model", file=sys.stderr)
+    reasons = [reason for name in systems if (reason := untaught(name, spec.model))]
+    if reasons and spec.engine.adapter is None:
+        print(f"subquest: {reasons[0]}, which runs on the model as published", file=sys.stderr)
 
 
 def warn_of_untrained_tools(spec: AgentSpec) -> None:

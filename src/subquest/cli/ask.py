@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     given = config.calibration
     calibrations = read_calibrations(given) if given else own_calibration(spec.model, spec.engine.adapter)
     refuse_no_index(spec)
-    warn_of_untrained([spec.system], spec.model)
+    warn_of_untrained([spec.system], spec)
     warn_of_untrained_tools(spec)
 
     adapted = False

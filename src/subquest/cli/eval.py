@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         preview_agent(each)
     shared = _shared(specs, args)
     warn_of_no_index(names, spec.index)
-    warn_of_untrained(names, spec.model)
+    warn_of_untrained(names, spec)
     if not args.ray:  # otherwise the index is where the workers are
         check_search(spec.index, mode=spec.mode, tools=spec.tool_options)
     if args.plan_score:

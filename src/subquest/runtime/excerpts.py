@@ -45,6 +45,12 @@ _PRONOUNS = frozenset(
 _count = Size(unit="tokens").count
 
 
+def leans_on_what_is_before(text: str) -> bool:
+    """Whether a text begins with a pronoun."""
+    first = _FIRST_WORD.match(text)
+    return first is not None and first[1].lower() in _PRONOUNS
+
+
 class _Piece(NamedTuple):
     start: int
     end: int
@@ -88,8 +94,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
         above = heading if lead is None and not bare else lead
         for start, end in spans:
             said = line[start:end]
-            first = _FIRST_WORD.match(said)
-            pronoun = count > 0 and first is not None and first[1].lower() in _PRONOUNS
+            pronoun = count > 0 and leans_on_what_is_before(said)
             yield _Piece(begin + start, begin + end, _count(said), terms_of(said), above, pronoun)
             count += 1
         if leads:

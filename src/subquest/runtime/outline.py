@@ -7,6 +7,7 @@ parser takes what it can use. A report without a usable outline has one section,
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from .normalization import folded_words
@@ -28,13 +29,20 @@ class Planned(NamedTuple):
 
 
 def read_outline(text: str, question: str) -> list[Planned]:
-    """The sections that a model planned; one without a title if there are none."""
+    """The sections that a model planned; one without a title if there are none. Those that share a title have their
+    question as one."""
     found: dict[str, Planned] = {}
     for line in text.splitlines():
         section = _section(line)
         if section is not None:
             found.setdefault(" ".join(folded_words(section.task)), section)
-    sections = list(found.values())[:MAX_SECTIONS]
+    titles = Counter(" ".join(folded_words(section.title)) for section in found.values())
+    sections = [
+        section
+        if titles[" ".join(folded_words(section.title))] == 1
+        else Planned(_as_title(section.task), section.task)
+        for section in list(found.values())[:MAX_SECTIONS]
+    ]
     return sections or [Planned("", question)]
 
 
@@ -46,5 +54,9 @@ def _section(line: str) -> Planned | None:
     if not task.endswith("?") or len(task) > _LONGEST_TASK or len(folded_words(task)) < 3:
         return None
     if not rest or not folded_words(title) or len(title) > _LONGEST_TITLE:
-        title = task.rstrip("?")
-    return Planned(title[:1].upper() + title[1:], task)
+        title = task
+    return Planned(_as_title(title), task)
+
+
+def _as_title(text: str) -> str:
+    return (text[:1].upper() + text[1:]).rstrip("?")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..record import Evidence
+from .excerpts import leans_on_what_is_before
 from .normalization import compared_words
 from .relevance import misplaces_numbers, stems
 from .statements import Left, claim_of, declines, restated, sentences, title_of
@@ -44,13 +45,22 @@ def check_text(text: str, quotes: Sequence[Evidence], *, most: int) -> Check:
     """The supported sentences of a text, at most `most`; a citation `[1]` means the first quote."""
     kept: dict[str, Checked] = {}
     dropped = 0
-    for sentence, cites in _sentences(text):
+    for written, cites in _sentences(text):
+        sentence = _without_title(written, quotes)
         found = supporting(sentence, quotes, [number - 1 for number in cites])
         if not found:
             dropped += 1
         elif len(kept) < most:
             kept.setdefault(" ".join(compared_words(sentence)), Checked(sentence, found))
     return Check(tuple(kept.values()), dropped)
+
+
+def _without_title(sentence: str, quotes: Sequence[Evidence]) -> str:
+    """A sentence without the title that stands before a quote where quotes are listed, and that models copy; it stays
+    where a pronoun follows."""
+    titles = (f"{' '.join(quote.title.split())}:" for quote in quotes)
+    rest = next((sentence[len(title) :].strip() for title in titles if sentence.startswith(f"{title} ")), "")
+    return rest if rest and not leans_on_what_is_before(rest) else sentence
 
 
 def supporting(sentence: str, quotes: Sequence[Evidence], cites: Sequence[int]) -> tuple[int, ...]:
@@ -88,7 +98,7 @@ def _sentences(text: str) -> Iterable[tuple[str, list[int]]]:
         bare = _MARKUP.sub("", LINE_START.sub("", line)).strip()
         if not bare or line.lstrip().startswith("#"):
             continue
-        moved = re.sub(rf"([.!?])((?:{_CITED.pattern})+)", r"\2\1", bare)  # "… in Kestel. [1]" as "… in Kestel [1]."
+        moved = re.sub(rf"([.!?])((?:{_CITED.pattern})+)\1?", r"\2\1", bare)  # "… in Kestel. [1]" as "… in Kestel [1]."
         for start, end in sentences(moved):
             spoken = moved[start:end]
             cites = [int(n) for found in _CITED.findall(spoken) for n in re.findall(r"\d+", found)]
