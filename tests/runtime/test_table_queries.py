@@ -216,6 +216,21 @@ def test_tool_systems_query_too(index: Index) -> None:
     assert "people: 31" in episode.by_role("code")[0].text
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "<|begin_read_file|>staff.csv<|end_read_file|>",
+        "<|begin_code_call|>import pandas\nprint(pandas.read_csv('staff.csv'))<|end_code_call|>",
+    ],
+)
+def test_who_takes_a_table_for_a_file_is_told(index: Index, call: str) -> None:
+    subtask = f"<|begin_call_subtask|>code: {QUESTION}<|end_call_subtask|>"
+    engine = ScriptedEngine({"planner": [subtask, "\\boxed{31}"], "code": [call, "\\boxed{31}"]})
+    episode = HiRA(engine, index, transfer=False, memory=False, prompts="full").ask(QUESTION)
+    told = episode.by_role("code")[0].text
+    assert "staff is a table of the index, which is read by an SQL query and not as a file" in told
+
+
 def test_the_tables_that_fit_the_task_are_described_first(tmp_path: Path) -> None:
     files = {f"t{n}.csv": f"alpha,beta{n}\nx,1\n" for n in range(20)} | {"rain.csv": "town,rainfall\nKelm,3\n"}
     with Index.build(tmp_path / "many.sq", []) as made:

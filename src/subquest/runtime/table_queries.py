@@ -61,6 +61,14 @@ def tables_of(search: Search | None) -> Tables | None:
     return found or None
 
 
+def not_a_file(said: str, search: Search | None) -> str:
+    """What somebody is told who took tables of the index for files: `said` is about a file that does not exist."""
+    tables = tables_of(search)
+    names = set(re.findall(r"\w+", said.casefold())) if tables is not None else set()
+    found = [table.name for table in tables.all() if table.name.casefold() in names] if tables is not None else []
+    return f"; {found[0]} is a table of the index, which is read by an SQL query and not as a file" if found else ""
+
+
 def with_tables(
     messages: Sequence[Message], prompts: Prompts, role: str, search: Search | None, task: str
 ) -> list[Message]:

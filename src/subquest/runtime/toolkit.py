@@ -30,7 +30,7 @@ from .code_session import CodeSession, plain_name
 from .context import Context
 from .rendering import interleave, render_results
 from .run import Run
-from .table_queries import tables_of
+from .table_queries import not_a_file, tables_of
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -268,6 +268,8 @@ class Toolkit:
         except ToolError as error:
             self.run.fail("code", error, context)
             result = CodeResult("", str(error))
+        if "FileNotFoundError" in result.error:
+            result = replace(result, error=result.error + not_a_file(result.error, self._index))
         self.run.events.emit("code", context.id, source=source, output=result.output, error=result.error)
         if lost := self._python.collect():
             self.run.events.emit("limit", context.id, what="files of code", message=f"{lost} was not kept")
@@ -321,7 +323,8 @@ class Toolkit:
         path = self.files.get(Path(name).name) or self.files.get(Path(name.strip(QUOTES)).name)
         if path is None:
             known = ", ".join(self.files) or "none"
-            raise ToolError(f"there is no file {name!r} in this run; its files are: {known}")
+            aside = not_a_file(name, self._index)
+            raise ToolError(f"there is no file {name!r} in this run; its files are: {known}{aside}")
         return path
 
     async def read(self, context: Context, reference: str) -> str:
