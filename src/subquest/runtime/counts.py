@@ -20,7 +20,7 @@ from typing import NamedTuple
 from .answer_kind import things_asked
 from .dates import DATE, value_of
 from .normalization import CALENDAR, compared_words, folded_words, is_number
-from .passages import FUNCTION_TERMS
+from .passages import FUNCTION_TERMS, cells_of
 from .statements import FUNCTION_WORDS
 from .word_forms import Terms, terms_of
 
@@ -46,7 +46,7 @@ _NAMED = re.compile(r"([^\W\d_a-z][^\W\d_]*(?:['’-][^\W\d_]+)*)\s+(\d{1,4})(?!
 """A word with a capital letter and the number after it."""
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _FOLLOWING = re.compile(r"\s+([\w'’-]+)")
-_CELL = re.compile(r";\s+")
+_RATE = re.compile(r"([€£$]?\d[\d.,]*)\s*(?:[^\W\d_]+\s+)?(?:(?:an?|per|each|every)\s+|/\s?)([^\W\d_]+)")
 
 
 class Counted(NamedTuple):
@@ -83,7 +83,7 @@ def is_count(number: str, text: str, counted: Counted, *, is_row: bool) -> bool:
     """Whether a sentence or a row says a number (one of `compared_words`) as a count of what is counted."""
     if not is_row:
         return number in _amounts(text, counted, opened=True)
-    cells = [cell.partition(": ")[::2] if ": " in cell else ("", cell) for cell in _CELL.split(text)]
+    cells = cells_of(text)
     columned = bool(counted.noun) and any(counted.noun <= terms_of(column) for column, _ in cells)
     for column, value in cells:
         if number not in _amounts(value, counted, opened=False):
@@ -93,6 +93,12 @@ def is_count(number: str, text: str, counted: Counted, *, is_row: bool) -> bool:
         if counted.noun <= terms_of(column) and not _is_one(column, counted):
             return True
     return False
+
+
+def is_rate(number: str, text: str, words: Terms) -> bool:
+    """Whether a sentence says a number only for each of something that a question does not name: 61 euros a night."""
+    said = [match for match in _RATE.finditer(text) if number in compared_words(match[1])]
+    return bool(said) and all(terms_of(match[2]).isdisjoint(words) for match in said)
 
 
 def _is_one(column: str, counted: Counted) -> bool:
