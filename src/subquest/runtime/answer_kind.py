@@ -24,9 +24,7 @@ _NUMBER_WORDS = frozenset(
         *("dozen", "half", "quarter", "third", "double", "twice", "once", "no", "none", "nothing", "nobody"),
     )
 )
-_AND = re.compile(
-    rf"(?:\band\b|[;?]){_BEFORE}(?=(?:who|whom|whose|what|which|when|where|why|how)\b)", re.IGNORECASE
-)
+_AND = re.compile(rf"(?:\band\b|[;?]){_BEFORE}(?=(?:who|whom|whose|what|which|when|where|why|how)\b)", re.IGNORECASE)
 
 
 def things_asked(question: str) -> list[str]:

@@ -45,6 +45,7 @@ _CODE = re.compile(r"(?<!\w)[^\W\d_]+[-_]\d+(?!\w)|#\s?\d+|\b(?:no|nr)\.?\s?\d+\
 _NAMED = re.compile(r"([^\W\d_a-z][^\W\d_]*(?:['’-][^\W\d_]+)*)\s+(\d{1,4})(?![\w.,:'’]*\d)\b")
 """A word with a capital letter and the number after it."""
 _CURRENCY = re.compile(r"[A-Z]{3}")
+_YEAR = re.compile(r"\b(?:in|since|until)\s+((?:1\d|20)\d\d)\b(?![.,]\d)", re.IGNORECASE)
 _FOLLOWING = re.compile(r"\s+([\w'’-]+)")
 _RATE = re.compile(r"([€£$]?\d[\d.,]*)\s*(?:[^\W\d_]+\s+)?(?:(?:an?|per|each|every)\s+|/\s?)([^\W\d_]+)")
 
@@ -116,14 +117,20 @@ def _amounts(text: str, counted: Counted, *, opened: bool) -> frozenset[str]:
     """The numbers of a text that may count something. `opened`: its first word has a capital letter in any case."""
     text = DATE.sub(lambda match: " ; " if value_of(match)[1] else match[0], text)
     text = _NAMED.sub(lambda match: " ; " if _is_named(match, counted, opened=opened) else match[0], text)
+    text = _YEAR.sub(lambda match: match[0] if _is_followed(match, counted) else " ; ", text)
     return frozenset(filter(is_number, compared_words(_CODE.sub(" ; ", text))))
 
 
 def _is_named(match: re.Match[str], counted: Counted, *, opened: bool) -> bool:
-    word, before, after = match[1].lower(), match.string[: match.start()], match.string[match.end() :]
+    word, before = match[1].lower(), match.string[: match.start()]
     if word in FUNCTION_WORDS | _ABOUT | _QUANTITY | CALENDAR or word == counted.plural:
         return False
     if _CURRENCY.fullmatch(match[1]) or (opened and not before.strip()):
         return False
-    following = _FOLLOWING.match(after)
-    return not (counted.noun and following and counted.noun <= terms_of(following[1]))
+    return not _is_followed(match, counted)
+
+
+def _is_followed(match: re.Match[str], counted: Counted) -> bool:
+    """Whether what is counted stands right after a number."""
+    following = _FOLLOWING.match(match.string, match.end())
+    return bool(counted.noun) and following is not None and counted.noun <= terms_of(following[1])

@@ -46,6 +46,7 @@ HOPS = 4
 """Sentences over which a document may be reached."""
 _ASKING = terms_of("many much name")
 _TOTAL = terms_of("altogether average combined sum total")
+_SUMMED = re.compile(r"\badd(?:s|ed)?\s+up\b|\bin\s+all\b|\ball\s+together\b", re.IGNORECASE)
 _AMOUNT = re.compile(r"\bhow\s+(?:many|much)\b", re.IGNORECASE)
 CALENDAR_TERMS = terms_of(" ".join(CALENDAR))
 
@@ -77,7 +78,8 @@ def asked_of(text: str) -> Asked:
     text = text[:LONGEST_TASK]
     names = tuple(terms for run in names_in(text) if (terms := terms_of(run)) - FUNCTION_TERMS)
     words = terms_of(text) - FUNCTION_TERMS - _ASKING
-    return Asked(words, names, frozenset[bytes]().union(*names), not words.isdisjoint(_TOTAL), _AMOUNT.search(text) is not None)
+    total = not words.isdisjoint(_TOTAL) or _SUMMED.search(text) is not None
+    return Asked(words, names, frozenset[bytes]().union(*names), total, _AMOUNT.search(text) is not None)
 
 
 class Relevance:
@@ -236,16 +238,22 @@ class Relevance:
 
     def _is_part(self, asked: Asked, claim: Claim, row: str, passage: Passage) -> bool:
         """Whether several rows have all the values by which a task asks for a row, and different numbers there."""
-        values, columns = row_values(row), [column for column, value in cells_of(row) if claim.line in words_of(value).line]
+        values, columns = (
+            row_values(row),
+            [column for column, value in cells_of(row) if claim.line in words_of(value).line],
+        )
         said = asked.words & values - terms_of(claim.line)
         if not said or not columns or not all(name <= values | passage.title for name in asked.names):
             return False
-        return any(
-            column in columns and value.strip() and claim.line not in words_of(value).line
-            for other in self._rows(passage.title)
-            if said <= row_values(other)
-            for column, value in cells_of(other)
-        )
+        key = (asked, claim, said, tuple(columns), passage.title)
+        if key not in self._known:
+            self._known[key] = any(
+                column in columns and bool(value.strip()) and claim.line not in words_of(value).line
+                for other in self._rows(passage.title)
+                if said <= row_values(other)
+                for column, value in cells_of(other)
+            )
+        return self._known[key]
 
     def _rows(self, title: Terms) -> list[str]:
         """The rows of the tables with a title."""
