@@ -5,6 +5,7 @@ Only what can be told from the first words of the question and from the form of 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 
@@ -25,18 +26,22 @@ _NUMBER_WORDS = frozenset(
     )
 )
 _AND = re.compile(rf"(?:\band\b|[;?]){_BEFORE}(?=(?:who|whom|whose|what|which|when|where|why|how)\b)", re.IGNORECASE)
+LONGEST_QUESTION = 2000
+"""Characters of a question that are read."""
 
 
-def things_asked(question: str) -> list[str]:
+@functools.lru_cache(maxsize=1024)
+def things_asked(question: str) -> tuple[str, ...]:
     """The parts of a question, each with a question word: *Who keeps the vault* and *when was it built?*"""
+    question = question[:LONGEST_QUESTION]
     starts = [0, *(match.end() for match in _AND.finditer(question)), len(question)]
     parts = (question[start:end].strip() for start, end in itertools.pairwise(starts))
-    return [part for part in parts if part]
+    return tuple(part for part in parts if part)
 
 
 def is_misfit(claim: Claim, question: str) -> bool:
     """Whether a short answer cannot be what was asked for, or one of several things that were."""
-    return claim.short and all(_is_misfit(claim, asked) for asked in things_asked(question) or [question])
+    return claim.short and all(_is_misfit(claim, asked) for asked in things_asked(question) or (question,))
 
 
 def _is_misfit(claim: Claim, question: str) -> bool:

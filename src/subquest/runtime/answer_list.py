@@ -1,7 +1,7 @@
 """The parts of an answer that is a list: *wind turbine blades, C7*, *Rosa Lind and Otto Brandt*, one on each line.
 
-A list is split at its lines; one without lines at its semicolons, then commas, slashes and *and*. So `Smith, John; Holt,
-Mia` has two parts. Commas inside numbers (1,200) and slashes inside units (km/h) and dates split nothing.
+A list is split at its lines; one of a single line at its semicolons, else at its commas, slashes or *and*. So
+`Smith, John; Holt, Mia` has two parts. Commas inside numbers (1,200) and slashes inside units (km/h) split nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from .statements import claim_of, words_of
 
 MOST = 20
 """Parts of a list; a longer one is read as a sentence."""
+LONGEST = 2000
+"""Characters of a list."""
 _SPLITS = (
     re.compile(r"\n+"),
     re.compile(r";"),
@@ -29,7 +31,7 @@ def parts_of(answer: str, question: str) -> list[str]:
     Each part is a few words or a list itself, and no two are the same. What the question says itself is a choice that
     it offers.
     """
-    for split in _SPLITS:
+    for split in _SPLITS if len(answer) <= LONGEST else ():
         parts = [_ITEM.sub("", part).strip(_EDGES) for part in split.split(answer)]
         if len(parts) > 1:
             return parts if len(parts) <= MOST and _are_items(parts, question) else []

@@ -4,9 +4,9 @@
 table of the vessels themselves each row is one of them, and none of its numbers says how many there are. A number is no
 count
 
-    as part of a name, a code, a date or a time    Celandine 4, DH-14, no. 4, 4 May 2025, 7:04
-    in a row that has a column for what is counted, outside it    Vessels: 12; Tonnes: 4
-    as the number of one of the things that are counted    Vessel: 4
+    as part of a name, a code, a date or a time                 Celandine 4, DH-14, no. 4, 4 May 2025, 7:04
+    in a row with a column for what is counted, outside it      Vessels: 12; Tonnes: 4
+    as the number of one of the things that are counted         Vessel: 4
 
 What is counted is told by the words after *how many*.
 """
@@ -17,7 +17,7 @@ import functools
 import re
 from typing import NamedTuple
 
-from .answer_kind import things_asked
+from .answer_kind import LONGEST_QUESTION, things_asked
 from .dates import DATE, value_of
 from .normalization import CALENDAR, compared_words, folded_words, is_number
 from .passages import FUNCTION_TERMS, cells_of
@@ -47,7 +47,9 @@ _NAMED = re.compile(r"([^\W\d_a-z][^\W\d_]*(?:['’-][^\W\d_]+)*)\s+(\d{1,4})(?!
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _YEAR = re.compile(r"\b(?:in|since|until)\s+((?:1\d|20)\d\d)\b(?![.,]\d)", re.IGNORECASE)
 _FOLLOWING = re.compile(r"\s+([\w'’-]+)")
-_RATE = re.compile(r"([€£$]?\d[\d.,]*)\s*(?:[^\W\d_]+\s+)?(?:(?:an?|per|each|every)\s+|/\s?)([^\W\d_]+)")
+_RATE = re.compile(
+    r"([€£$]?\d[\d.,]*)(?:\s*[^\W\d_]+)?(?:\s+(?:an?|per|each|every)\s+|\s*/\s*)([^\W\d_]+)", re.IGNORECASE
+)
 
 
 class Counted(NamedTuple):
@@ -57,23 +59,26 @@ class Counted(NamedTuple):
     """Its stem; nothing if it cannot be told."""
     plural: str
     """As the question writes it."""
+    names: frozenset[str]
+    """Names with a number that the question says: `apollo 11`."""
 
 
 @functools.lru_cache(maxsize=1024)
 def counted_in(question: str) -> Counted | None:
     """None if the question asks for no count, or for other things as well."""
-    found = _HOW_MANY.search(question)
+    found = _HOW_MANY.search(question[:LONGEST_QUESTION])
     if found is None or len(things_asked(question)) > 1:
         return None
     run = []
-    for word in re.split(r"[^\w'’-]+", question[found.end() :])[:_RUN]:
+    for word in re.split(r"[^\w'’-]+", question[found.end() : LONGEST_QUESTION])[:_RUN]:
         if not word or word.lower() in FUNCTION_WORDS:
             break
         run.append(word.lower())
     plural = next((word for word in run if _is_plural(word)), "")
     if not plural and not found[1].lower().startswith("how"):
         return None  # the number of a room
-    return Counted(terms_of(plural) - FUNCTION_TERMS, plural)
+    names = frozenset(f"{match[1]} {match[2]}".lower() for match in _NAMED.finditer(question[:LONGEST_QUESTION]))
+    return Counted(terms_of(plural) - FUNCTION_TERMS, plural, names)
 
 
 def _is_plural(word: str) -> bool:
@@ -125,6 +130,8 @@ def _is_named(match: re.Match[str], counted: Counted, *, opened: bool) -> bool:
     word, before = match[1].lower(), match.string[: match.start()]
     if word in FUNCTION_WORDS | _ABOUT | _QUANTITY | CALENDAR or word == counted.plural:
         return False
+    if f"{word} {match[2]}" in counted.names:
+        return True
     if _CURRENCY.fullmatch(match[1]) or (opened and not before.strip()):
         return False
     return not _is_followed(match, counted)
