@@ -25,7 +25,11 @@ _NUMBER_WORDS = frozenset(
         *("dozen", "half", "quarter", "third", "double", "twice", "once", "no", "none", "nothing", "nobody"),
     )
 )
-_AND = re.compile(rf"(?:\band\b|[;?]){_BEFORE}(?=(?:who|whom|whose|what|which|when|where|why|how)\b)", re.IGNORECASE)
+_AND = re.compile(
+    r"(?:\band\b|[;?])\W{0,8}(?:(?:at|by|for|from|in|of|on|since|to|until|with)\s+)?"
+    r"(?=(?:who|whom|whose|what|which|when|where|why|how)\b)",
+    re.IGNORECASE,
+)
 LONGEST_QUESTION = 2000
 """Characters of a question that are read."""
 

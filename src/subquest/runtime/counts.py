@@ -42,13 +42,13 @@ _ABOUT = frozenset(
 """Words before a number that are no part of a name, though a capital letter begins them: Over 40."""
 _CODE = re.compile(r"(?<!\w)[^\W\d_]+[-_]\d+(?!\w)|#\s?\d+|\b(?:no|nr)\.?\s?\d+\b|\d+:\d\d", re.IGNORECASE)
 """A code, the number of a thing, a time."""
-_NAMED = re.compile(r"([^\W\d_a-z][^\W\d_]*(?:['’-][^\W\d_]+)*)\s+(\d{1,4})(?![\w.,:'’]*\d)\b")
+_NAMED = re.compile(r"(?<!\w)([^\W\d_a-z][^\W\d_]*(?:['’-][^\W\d_]+)*)\s+(\d{1,4})(?![\w.,:'’]*\d)\b")
 """A word with a capital letter and the number after it."""
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _YEAR = re.compile(r"\b(?:in|since|until)\s+((?:1\d|20)\d\d)\b(?![.,]\d)", re.IGNORECASE)
 _FOLLOWING = re.compile(r"\s+([\w'’-]+)")
 _RATE = re.compile(
-    r"([€£$]?\d[\d.,]*)(?:\s*[^\W\d_]+)?(?:\s+(?:an?|per|each|every)\s+|\s*/\s*)([^\W\d_]+)", re.IGNORECASE
+    r"(?<![\d.,])([€£$]?\d[\d.,]*)(?:\s*[^\W\d_]+)?(?:\s+(?:an?|per|each|every)\s+|\s*/\s*)([^\W\d_]+)", re.IGNORECASE
 )
 
 
