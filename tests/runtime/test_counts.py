@@ -31,7 +31,7 @@ PROSE = (
         "8", "Yard", "The yard at Fenwick has 14 staff and Lift 2 is out of order. In 2024 it moved 3,200 parcels."
     ),
     Document("9", "Fair", "The summer fair raised 2,875 euros in total. Helpers at the fair get 12 euros an hour."),
-    Document("10", "Space", "Apollo 11 carried three men. The capsule Gemini 8 carried 2 pilots to orbit."),
+    Document("10", "Space", "Apollo 11 carried three men. Capsule 8, Gemini 8, carried 2 pilots to orbit."),
 )
 
 
@@ -63,6 +63,7 @@ PROSE = (
         ("How much did the summer fair raise in total?", "2,875 euros", True),
         ("How many euros do helpers at the fair get in total?", "12", False),
         ("How many euros an hour do helpers at the fair get?", "12", True),
+        ("How many capsules are there in space?", "8", False),
         ("How many men did Apollo 11 carry?", "11", False),
         ("How many pilots did Gemini 8 carry?", "2", True),
     ],

@@ -130,7 +130,7 @@ def _is_named(match: re.Match[str], counted: Counted, *, opened: bool) -> bool:
     word, before = match[1].lower(), match.string[: match.start()]
     if word in FUNCTION_WORDS | _ABOUT | _QUANTITY | CALENDAR or word == counted.plural:
         return False
-    if f"{word} {match[2]}" in counted.names:
+    if f"{word} {match[2]}" in counted.names or (counted.noun and terms_of(word) == counted.noun):
         return True
     if _CURRENCY.fullmatch(match[1]) or (opened and not before.strip()):
         return False
