@@ -32,9 +32,11 @@ from subquest.retrieval.passages import Passages
 from subquest.retrieval.rerank import parse_order
 from subquest.retrieval.splitter import unwrapped
 from subquest.retrieval.titles import title_words
+from subquest.runtime.answer_kind import things_asked
 from subquest.runtime.barrier import Barrier
 from subquest.runtime.code_session import bare_code
 from subquest.runtime.context import Context
+from subquest.runtime.counts import counted_in
 from subquest.runtime.evidence import Finding, sentences, support, support_of
 from subquest.runtime.excerpts import excerpts
 from subquest.runtime.rendering import cut_to_tokens, one_line
@@ -218,6 +220,10 @@ def answered(finding: Finding) -> None:
     support_of("Ada", "Where was the mother of Eve Hall born?", [finding])
 
 
+def counted(text: str) -> None:
+    support_of("1", "How many cats has Ada in total?", [Finding("", "", "", [document(f"Ada has 1 {text}")])])
+
+
 ENGINE = ScriptedEngine([])
 PARSERS: dict[str, Callable[[str], object]] = {
     "parse": parse,
@@ -254,6 +260,10 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "support of a long result": lambda text: support([Finding(text, text, text, [document(f"It is {text}.")])]),
     "support of an answer": lambda text: answered(Finding("", "", "", [document(text)])),
     "support of a sub-task": lambda text: answered(Finding("Where was she born?", "Ada", "", [document(text)])),
+    "support of a list": lambda text: support_of(text, "Who and who?", [Finding("", "", "", [document("Ada, Bo.")])]),
+    "support of a count": counted,
+    "things asked": things_asked.__wrapped__,
+    "what is counted": lambda text: counted_in.__wrapped__(f"How many {text}"),
     "barrier": lambda text: Barrier("Who?").cut(text, {"d": document(text)}),
     "barrier that lets pass": lambda text: Barrier("Who?").cut(text, {"d": document("no " * 60)}),
     "one_line": one_line,

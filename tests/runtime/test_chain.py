@@ -56,6 +56,15 @@ def test_a_sentence_about_the_question_itself_needs_no_other() -> None:
     assert quotes("Who designed the Orvane Bridge?", "Mila Torrun", *ALL) == [DESIGNED]
 
 
+def test_a_number_by_itself_leads_nowhere() -> None:
+    fees = Document(
+        "8", "Fees", "A vessel under 12 m pays 38 florins a night; a vessel of 12 m or more pays 61 florins."
+    )
+    arrivals = Document("9", "arrivals.csv", "Vessel: Dunlin 14; Cargo: salt; Fee (florins): 38")
+    question = "How many florins a night does a vessel of 14 m pay?"
+    assert quotes(question, "61", arrivals, fees) == [fees.text]
+
+
 def test_what_leads_nowhere_is_not_quoted() -> None:
     hearsay = Document("8", "Ys", "A designer and the Orvane Bridge are names of boats.")
     assert quotes("Where was the designer of the Orvane Bridge born?", "Kestel", hearsay, *ALL) == [DESIGNED, BORN]

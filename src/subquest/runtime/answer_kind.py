@@ -5,6 +5,8 @@ Only what can be told from the first words of the question and from the form of 
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 
 from .normalization import CALENDAR, IN_WORDS, is_number
@@ -23,12 +25,31 @@ _NUMBER_WORDS = frozenset(
         *("dozen", "half", "quarter", "third", "double", "twice", "once", "no", "none", "nothing", "nobody"),
     )
 )
+_AND = re.compile(
+    r"(?:\band\b|[;?])\W{0,8}(?:(?:at|by|for|from|in|of|on|since|to|until|with)\s+)?"
+    r"(?=(?:who|whom|whose|what|which|when|where|why|how)\b)",
+    re.IGNORECASE,
+)
+LONGEST_QUESTION = 2000
+"""Characters of a question that are read."""
+
+
+@functools.lru_cache(maxsize=1024)
+def things_asked(question: str) -> tuple[str, ...]:
+    """The parts of a question, each with a question word: *Who keeps the vault* and *when was it built?*"""
+    question = question[:LONGEST_QUESTION]
+    starts = [0, *(match.end() for match in _AND.finditer(question)), len(question)]
+    parts = (question[start:end].strip() for start, end in itertools.pairwise(starts))
+    return tuple(part for part in parts if part)
 
 
 def is_misfit(claim: Claim, question: str) -> bool:
-    """Whether a short answer cannot be what was asked for. A name with a number in it (Maroon 5) is a name."""
-    if not claim.short:
-        return False
+    """Whether a short answer cannot be what was asked for, or one of several things that were."""
+    return claim.short and all(_is_misfit(claim, asked) for asked in things_asked(question) or (question,))
+
+
+def _is_misfit(claim: Claim, question: str) -> bool:
+    """A name with a number in it (Maroon 5) is a name."""
     names = frozenset(word for word in claim.needed if not is_number(word)) - CALENDAR
     if _PERSON.match(question):
         return claim.numeric and not names

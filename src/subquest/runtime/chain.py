@@ -106,9 +106,12 @@ def chain(
 
 
 def _begins(asked: Asked, terms: Terms) -> bool:
-    """Whether words are about a question: they have one of its names, or enough of its words if it has none."""
-    if asked.names:
-        return any(name <= terms for name in asked.names)
+    """Whether words are about a question: they have one of its names, or enough of its words if it has none.
+
+    A number by itself is no name: `14` of a vessel of 14 m also stands in Dunlin 14.
+    """
+    if names := [name for name in asked.names if not all(term.isdigit() for term in name)]:
+        return any(name <= terms for name in names)
     return len(asked.words & terms) >= ENOUGH * len(asked.words)
 
 

@@ -35,6 +35,7 @@ import msgspec
 from ..citation import place_in
 from ..record import Document, Evidence
 from .answer_kind import is_misfit
+from .answer_list import parts_of
 from .chain import chain
 from .comparison import decides, is_one_of_several
 from .dates import with_years_alone
@@ -117,6 +118,37 @@ def support_of(answer: str, question: str, findings: Sequence[Finding], given: S
         return Support((), None)
     if declines(answer) or is_misfit(claim_of(answer), question):
         return Support((), False)
+    found = _support_of_one(answer, question, findings, given)
+    if found.supported or found.parts:
+        return found
+    return _support_of_list(answer, question, findings, given) or found
+
+
+def _support_of_list(
+    answer: str, question: str, findings: Sequence[Finding], given: Sequence[Evidence]
+) -> Support | None:
+    """The quotes that support all parts of a list, each by the rules for an answer; None if one has none.
+
+    Or the one that has the same list with an *and*.
+    """
+    parts = parts_of(answer, question)
+    joined = f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
+    if joined and any(claim_of(joined).line in analysed(d.text).lines for f in findings for d in f.documents):
+        whole = _support_of_one(joined, question, findings, given)
+        if whole.supported:
+            return whole
+    found: list[Support] = []
+    for part in parts:
+        found.append(support_of(part, question, findings, given))
+        if not found[-1].supported:
+            return None
+    quotes = _unique(quote for support in found for quote in support.evidence)
+    stating = {(q.id, q.quote) for support in found for q in support.evidence if q.states_answer}
+    marked = (msgspec.structs.replace(q, states_answer=(q.id, q.quote) in stating) for q in quotes)
+    return Support(tuple(marked), True) if found else None
+
+
+def _support_of_one(answer: str, question: str, findings: Sequence[Finding], given: Sequence[Evidence]) -> Support:
     quoted = [(finding, _quotes(finding, question)) for finding in findings]
     evidence = _unique([*given, *(quote for _, quotes in quoted for quote in quotes.found)])
     claim, (agrees, _) = claim_of(answer), yes_or_no(answer)

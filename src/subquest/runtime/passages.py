@@ -85,8 +85,18 @@ def names_in(text: str) -> list[str]:
 
 def column_words(row: str) -> Terms:
     """The words that stand only in the names of a row's columns."""
-    cells = [_named(cell) for cell in _CELL.split(row)]
-    return terms_of(" ".join(name for name, _ in cells)) - terms_of(" ".join(value for _, value in cells))
+    return terms_of(" ".join(name for name, _ in cells_of(row))) - row_values(row)
+
+
+@functools.lru_cache(maxsize=4096)
+def row_values(row: str) -> Terms:
+    """The words of all values of a row."""
+    return terms_of(" ".join(value for _, value in cells_of(row)))
+
+
+def cells_of(row: str) -> list[tuple[str, str]]:
+    """The cells of a row: the name of the column, empty if it has none, and the value."""
+    return [_named(cell) for cell in _CELL.split(row)]
 
 
 def _named(cell: str) -> tuple[str, str]:

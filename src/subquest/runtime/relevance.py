@@ -14,7 +14,9 @@ A number, a date, a name or a common word stands in many sentences; it answers a
 
 or where it is reached over other sentences: one of them has a name and a word of the task and mentions the document,
 or is about the task and has a name that this sentence has too, which says more of the task.
-A row is no total if another row of its table says as much of what was asked.
+A row is no total if another row of its table says as much of what was asked, and no amount if another one has all that
+was asked beside another number. A number that counts nothing is no count (`counts`), and a rate (61 euros a night) no
+total.
 Numbers are compared clause by clause (`412 metres long and 18 metres wide`) and cell by cell. Words are compared by
 their stems.
 """
@@ -22,14 +24,16 @@ their stems.
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ..record import Document
+from .counts import counted_in, is_count, is_rate
 from .normalization import CALENDAR, compared_words, is_number
-from .passages import FUNCTION_TERMS, Passage, Unit, column_words, names_in, passage_of
-from .statements import Claim, Sentence, analysed
+from .passages import FUNCTION_TERMS, Passage, Unit, cells_of, column_words, names_in, passage_of, row_values
+from .statements import Claim, Sentence, analysed, words_of
 from .word_forms import Terms, terms_of
 
 ENOUGH = 0.4
@@ -42,6 +46,8 @@ HOPS = 4
 """Sentences over which a document may be reached."""
 _ASKING = terms_of("many much name")
 _TOTAL = terms_of("altogether average combined sum total")
+_SUMMED = re.compile(r"\badd(?:s|ed)?\s+up\b|\bin\s+all\b|\ball\s+together\b", re.IGNORECASE)
+_AMOUNT = re.compile(r"\bhow\s+(?:many|much)\b", re.IGNORECASE)
 CALENDAR_TERMS = terms_of(" ".join(CALENDAR))
 
 
@@ -55,6 +61,8 @@ class Asked(NamedTuple):
     """The words of all names."""
     total: bool
     """Whether it asks for a sum or a mean, which a single row of a table is only a part of."""
+    amount: bool
+    """Whether it asks how many or how much."""
 
 
 class _Lead(NamedTuple):
@@ -70,7 +78,8 @@ def asked_of(text: str) -> Asked:
     text = text[:LONGEST_TASK]
     names = tuple(terms for run in names_in(text) if (terms := terms_of(run)) - FUNCTION_TERMS)
     words = terms_of(text) - FUNCTION_TERMS - _ASKING
-    return Asked(words, names, frozenset[bytes]().union(*names), not words.isdisjoint(_TOTAL))
+    total = not words.isdisjoint(_TOTAL) or _SUMMED.search(text) is not None
+    return Asked(words, names, frozenset[bytes]().union(*names), total, _AMOUNT.search(text) is not None)
 
 
 class Relevance:
@@ -94,6 +103,8 @@ class Relevance:
         self._documents = documents
         self._known: dict[tuple[object, ...], bool] = {}
         self._leads: dict[Asked, list[_Lead]] = {}
+        self._counted = [counted for text in dict.fromkeys(asked) if (counted := counted_in(text)) is not None]
+        self._tables: dict[Terms, list[str]] = {}
 
     def __call__(self, claim: Claim, document: Document, sentence: Sentence) -> bool:
         """Whether a sentence that states a claim is about one of the tasks. What a tool returned always is."""
@@ -106,6 +117,8 @@ class Relevance:
         claimed = terms_of(claim.line)
         if sentence.is_row and not claimed.isdisjoint(column_words(document.text[sentence.start : sentence.end])):
             return False  # the name of a column is no value
+        if claim.numeric and not self._is_whole(claim, document, sentence, passage, at):
+            return False
         about = any(self._is_about(asked, claim, claimed, passage, at, sentence.is_row) for asked in self._asked)
         return about or (not self._named(claimed, passage, at) and self._led_to(claim, document, sentence))
 
@@ -131,8 +144,6 @@ class Relevance:
             direct = direct or len(words & near) >= ENOUGH * len(words)
             direct = direct or (bool(words & near) and len(asked.words & near) > ENOUGH * len(asked.words))
         if not (direct or (names and self._reached(asked, words, passage, at)) or self._linked(asked, passage, at)):
-            return False
-        if is_row and claim.numeric and asked.total and self._has_equals(words, passage, at):
             return False
         return any(not self._outdone(asked, words, claim, claimed, passage, unit) for unit in _with(claim, passage, at))
 
@@ -200,6 +211,20 @@ class Relevance:
             ]
         return self._leads[asked]
 
+    def _is_whole(self, claim: Claim, document: Document, sentence: Sentence, passage: Passage, at: int) -> bool:
+        """Whether the numbers of a claim can be the count or the total that a task asks for."""
+        text = document.text[sentence.start : sentence.end]
+        numbers = [word for word in claim.words if is_number(word)]
+        if any(not is_count(n, text, counted, is_row=sentence.is_row) for counted in self._counted for n in numbers):
+            return False
+        if not sentence.is_row:
+            return not any(asked.total and is_rate(n, text, asked.words) for asked in self._asked for n in numbers)
+        return not any(
+            (asked.total and self._has_equals(asked.words - terms_of(claim.line), passage, at))
+            or (asked.amount and self._is_part(asked, claim, text, passage))
+            for asked in self._asked
+        )
+
     def _has_equals(self, words: Terms, passage: Passage, at: int) -> bool:
         """Whether another row of the table says as much of what was asked: each is a part of the total."""
         said = words & passage.sentences[at].terms
@@ -210,6 +235,37 @@ class Relevance:
             for sentence in other.sentences
         )
         return any(said <= row.terms and row != passage.sentences[at] for row in rows)
+
+    def _is_part(self, asked: Asked, claim: Claim, row: str, passage: Passage) -> bool:
+        """Whether several rows have all the values by which a task asks for a row, and different numbers there."""
+        values, columns = (
+            row_values(row),
+            [column for column, value in cells_of(row) if claim.line in words_of(value).line],
+        )
+        said = asked.words & values - terms_of(claim.line)
+        if not said or not columns or not all(name <= values | passage.title for name in asked.names):
+            return False
+        key = (asked, claim, said, tuple(columns), passage.title)
+        if key not in self._known:
+            self._known[key] = any(
+                column in columns and bool(value.strip()) and claim.line not in words_of(value).line
+                for other in self._rows(passage.title)
+                if said <= row_values(other)
+                for column, value in cells_of(other)
+            )
+        return self._known[key]
+
+    def _rows(self, title: Terms) -> list[str]:
+        """The rows of the tables with a title."""
+        if title not in self._tables:
+            self._tables[title] = [
+                document.text[sentence.start : sentence.end]
+                for document in self._documents
+                if terms_of(document.title) == title
+                for sentence in analysed(document.text).sentences
+                if sentence.is_row
+            ]
+        return self._tables[title]
 
     def _leads_to(self, asked: Asked, plain: Terms, title: Terms) -> bool:
         passages = [passage_of(document.title, document.text) for document in self._documents]
