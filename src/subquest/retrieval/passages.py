@@ -109,6 +109,7 @@ class Passages:
         paragraphs = _Paragraphs()
         for part in _without_headings(_until_failure(parts, failures)):
             self._title = part.title or self._title
+            self._left_out.uncomputed += part.uncomputed
             if "page" in part.place:
                 self._count_page(part)
             place = {field: value for field, value in part.place.items() if field not in _COUNTED}
