@@ -106,9 +106,11 @@ def raw(rows: str, **more: str) -> io.BytesIO:
         "<x:rPh><x:t>kelm</x:t></x:rPh></x:si><x:si><x:t>two_x000A_lines</x:t></x:si></x:sst>",
         "book/styles.xml": f'<x:styleSheet {MAIN}><x:numFmts><x:numFmt numFmtId="170" formatCode="[$-409]d\\-mmm;@"/>'
         '<x:numFmt numFmtId="171" formatCode="0.0&quot; days&quot;"/><x:numFmt numFmtId="172" formatCode="[Red]0"/>'
-        '<x:numFmt numFmtId="173" formatCode="0.0%;[Red]\\-0.0%"/><x:numFmt numFmtId="174" formatCode="0.0&quot;%&quot;"/>'
+        '<x:numFmt numFmtId="173" formatCode="0.0%;[Red]\\-0.0%"/>'
+        '<x:numFmt numFmtId="174" formatCode="0.0&quot;%&quot;"/>'
         '</x:numFmts><x:cellStyleXfs><x:xf numFmtId="14"/></x:cellStyleXfs><x:cellXfs><x:xf numFmtId="0"/>'
-        '<x:xf numFmtId="170"/><x:xf numFmtId="171"/><x:xf numFmtId="172"/><x:xf numFmtId="46"/><x:xf numFmtId="9"/><x:xf numFmtId="10"/>'
+        '<x:xf numFmtId="170"/><x:xf numFmtId="171"/><x:xf numFmtId="172"/><x:xf numFmtId="46"/>'
+        '<x:xf numFmtId="9"/><x:xf numFmtId="10"/>'
         '<x:xf numFmtId="173"/><x:xf numFmtId="174"/></x:cellXfs>'
         "</x:styleSheet>",
     }

@@ -75,9 +75,7 @@ def test_an_export_to_nowhere_is_wrong_usage(index: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("name", ["e.csv", "e.json", "e.jsonl.zip", "e.gz", "e", "jsonl"])
-def test_an_export_has_a_name_that_an_import_accepts(
-    index: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_exports_have_names_that_imports_accept(index: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     status, _, error = told(capsys, "index", "export", index, "--out", index.parent / name)
     assert (status, "an exported index is a .jsonl or .jsonl.gz file" in error) == (2, True)
     assert not (index.parent / name).exists()

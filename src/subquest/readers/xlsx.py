@@ -25,7 +25,8 @@ _DAY, _SPAN, _PERCENT = "day", "span", "percent"
 """What a number is by its format: a point in time, a length of time, or a share that is shown in percent."""
 _BUILT_IN = {
     **dict.fromkeys([*range(14, 23), *range(27, 37), 45, 47, *range(50, 59)], _DAY),
-    **{9: _PERCENT, 10: _PERCENT, 46: _SPAN},
+    **dict.fromkeys((9, 10), _PERCENT),
+    46: _SPAN,
 }
 """Formats that have a number and no code."""
 _DIGITS = 12
