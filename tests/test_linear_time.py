@@ -281,6 +281,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "reranking": lambda text: parse_order(text, 10),
     "simulated documents": _documents,
     "passages of Markdown": lambda text: list(Passages("a.md").of_lines(text.splitlines(keepends=True))),
+    "unmarked passages": lambda text: list(Passages("a.md").of_lines(text.splitlines(keepends=True), marks=True)),
     "passages of text": lambda text: list(Passages("a.txt").of_lines(text.splitlines(keepends=True), markdown=False)),
     "unwrapped": unwrapped,
     "terms": Analysis().terms,

@@ -85,7 +85,11 @@ class Passages:
             if line.cells is None:
                 yield from self._finish_table(table, splitter.section)
                 table = None
-                yield from documents(splitter.line(line.text))
+                if line.level:
+                    words = line.text.splitlines()[0].strip()
+                    yield from documents(splitter.heading(line.level, words, line.text))
+                else:
+                    yield from documents(splitter.line(line.text))
                 continue
             if table is None:
                 yield from documents(splitter.skip(""))
