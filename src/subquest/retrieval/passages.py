@@ -110,6 +110,7 @@ class Passages:
         prose: Splitter | None = None
         table: TableRows | None = None
         where: tuple[Any, ...] = ()
+        headed = False
         paragraphs = _Paragraphs()
         for part in _without_headings(_until_failure(parts, failures)):
             self._title = part.title or self._title
@@ -117,14 +118,15 @@ class Passages:
             if "page" in part.place:
                 self._count_page(part)
             place = {field: value for field, value in part.place.items() if field not in _COUNTED}
-            fresh = part.row and part.place.get("row", 0) == 1
+            fresh = part.header or (part.row and part.place.get("row", 0) == 1 and not headed)
+            headed = part.header
             here = (place, part.section, part.row)
             if here != where or fresh:
                 yield from self._finish(prose, table, where, paragraphs)
                 prose = table = None
                 where, paragraphs = here, _Paragraphs()
             if part.row:
-                table = table or TableRows(self._size, self._rows, self._left_out)
+                table = table or TableRows(self._size, self._rows, self._left_out, headed=part.header)
                 for rows in table.row(part):
                     yield self._of_rows(rows, part.section)
             elif part.text.strip():
