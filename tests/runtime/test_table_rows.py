@@ -150,6 +150,21 @@ async def test_evidence_gives_the_place_of_a_row_in_the_whole_passage(tmp_path: 
                 assert any(quote.start for quote in episode.evidence)
 
 
+async def test_evidence_of_several_attempts_has_places_in_whole_passages(tmp_path: Path) -> None:
+    """Each attempt was shown another row of one passage."""
+    (tmp_path / "staff.csv").write_text("Name,Office,Phone\nBo Lind,Pier,11\nMona Sharp,Quay,12\nIris Moss,Pier,13\n")
+    asked = ["phone of Mona Sharp", "phone of Iris Moss", "phone of Bo Lind"]
+    with Index.build(tmp_path / "i.sq", []) as index:
+        ingest(index, [tmp_path / "staff.csv"])
+        (whole,) = index.documents()
+        replies = [reply for query in asked for reply in (f"<search>{query}</search>", "<answer>12</answer>")]
+        system = registry.get("search-r1")(ScriptedEngine(replies), index, votes=3)
+        episode = await system.solve(Question("q", "What is the phone of Mona Sharp?"))
+    (quote,) = episode.evidence
+    assert quote.quote == "Name: Mona Sharp; Office: Quay; Phone: 12"
+    assert quote.start == whole.text.index("Name: Mona Sharp") > 0
+
+
 @given(st.data())
 def test_the_kept_parts_of_kept_parts_know_their_place(data: st.DataObject) -> None:
     whole = "".join(map(chr, range(0x4E00, 0x4E00 + data.draw(st.integers(1, 60)))))
