@@ -234,6 +234,6 @@ def test_a_note_says_that_formulas_were_never_computed(tmp_path: Path) -> None:
     book.save(tmp_path / "budget.xlsx")
     with Index.build(tmp_path / "b.sq", []) as index:
         (note,) = ingest(index, [tmp_path / "budget.xlsx"]).notes
-        assert note.reason.startswith("2 formulas without a value: ")
+        assert note.reason.startswith("the file has no value for 2 formulas, ")
         (found,) = index.documents()
         assert found.text == "Item: Dredging; Planned: 412500\nItem: Crane; Planned: 1750000"

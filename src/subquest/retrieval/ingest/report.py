@@ -92,8 +92,8 @@ def note_on(contents: Contents) -> str:
         )
     if left_out.uncomputed:
         notes.append(
-            f"{counted(left_out.uncomputed, 'formula')} without a value: the program that wrote the file did not "
-            "compute them, so their cells are empty; open it in a spreadsheet program and save it again"
+            f"the file has no value for {counted(left_out.uncomputed, 'formula')}, because the program that wrote it "
+            "computed none; open it in a spreadsheet program and save it again"
         )
     if contents.unguessed:
         notes.append(
