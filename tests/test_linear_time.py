@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import io
 import re
 from collections.abc import Callable
 from typing import cast
@@ -25,6 +26,7 @@ from subquest.protocol import fence, parse, tags_of, wrap
 from subquest.protocol.loose_json import find_object
 from subquest.protocol.text_calls import find_calls
 from subquest.question_writing import checks
+from subquest.readers.records import columns_of_lines, read_json
 from subquest.record import Document, Hit, Segment, Trajectory
 from subquest.retrieval.analysis import Analysis
 from subquest.retrieval.highlight import highlight
@@ -291,6 +293,9 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "reranking": lambda text: parse_order(text, 10),
     "simulated documents": _documents,
     "passages of Markdown": lambda text: list(Passages("a.md").of_lines(text.splitlines(keepends=True))),
+    "records": lambda text: list(read_json(io.BytesIO(f'[{{"a": "b"}}, {text}'.encode()))),
+    "lines of records": lambda text: columns_of_lines(io.BytesIO(text.encode()), ()),
+    "unmarked passages": lambda text: list(Passages("a.md").of_lines(text.splitlines(keepends=True), marks=True)),
     "passages of text": lambda text: list(Passages("a.txt").of_lines(text.splitlines(keepends=True), markdown=False)),
     "unwrapped": unwrapped,
     "terms": Analysis().terms,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 FIELDS = (
     *("file", "member", "url", "page", "slide", "sheet"),
@@ -16,8 +16,17 @@ SUPERSEDED = "superseded_by"
 """The metadata that name the newer version of the file."""
 STEPS = "line_steps"
 """The metadata that say where lines of the file begin in a passage (`line_steps`)."""
+KEPT = "kept_parts"
+"""The metadata of a cut passage that say where its parts stand in the whole one (`keep_parts`)."""
 _COUNTED = ("row", "line", "paragraph")
 _WRITTEN = re.compile(r"(?:\d{1,9}(?::-?\d{1,9})?(?: |$))*")
+
+
+class KeptParts(NamedTuple):
+    """The parts of a passage that were kept."""
+
+    begins: tuple[tuple[int, int], ...]
+    """Where each begins in the text that is left, and in the whole one."""
 
 
 def place_of(meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,10 +100,20 @@ def keep_parts(
     meta: Mapping[str, Any], text: str, parts: Sequence[tuple[int, int]], gap: str
 ) -> tuple[dict[str, Any], str]:
     """A passage of which only some parts are kept, each from a start to before an end, with `gap` between them: its
-    metadata, by which what is quoted from it is cited as before, and its text."""
+    metadata, by which what is quoted from it is cited as before, and its text. By `KEPT` a place in the new
+    text is found in the whole one (`place_in_whole`)."""
     kept = gap.join(text[start:end] for start, end in parts)
-    shifts = accumulate((len(gap) + end - begin for (_, end), (begin, _) in pairwise(parts)), initial=-parts[0][0])
+    shifts = list(
+        accumulate((len(gap) + end - begin for (_, end), (begin, _) in pairwise(parts)), initial=-parts[0][0])
+    )
     found, written = dict(meta), str(meta.get(STEPS) or "")
+    found[KEPT] = KeptParts(
+        tuple(
+            (place + shift, place_in_whole(meta, place))
+            for (start, end), shift in zip(parts, shifts, strict=True)
+            for place in (start, *(begin for begin, _ in _kept(meta) if start < begin < end))
+        )
+    )
     steps = [int(step.partition(":")[0]) for step in written.split()] if _WRITTEN.fullmatch(written) else []
     begins = [
         (place, place + shift)
@@ -113,6 +132,16 @@ def keep_parts(
             if last == found[field]:
                 del found[last_field]
     return found, kept
+
+
+def place_in_whole(meta: Mapping[str, Any], at: int) -> int:
+    """Where a character of a passage stands in the whole one, of which it may have only some parts."""
+    return at + next((place - begin for begin, place in reversed(_kept(meta)) if begin <= at), 0)
+
+
+def _kept(meta: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
+    kept = meta.get(KEPT)
+    return kept.begins if isinstance(kept, KeptParts) else ()  # a corpus may have a field of this name
 
 
 def cite(place: Mapping[str, Any]) -> str:

@@ -104,3 +104,99 @@ def test_a_long_list_is_cut_between_its_items() -> None:
     found = passages(f"# List\n\n{items}")
     assert len(found) > 3
     assert all(line.startswith("- item") and line.endswith("quickly") for d in found for line in d.text.splitlines())
+
+
+def places(text: str, name: str = "a.md") -> list[tuple[str, str, int]]:
+    found = Passages(name).of_lines(text.splitlines(keepends=True), marks=name.endswith(".md"))
+    return [(d.title, d.text, d.meta["line"]) for d in found]
+
+
+UNDERLINED = """\
+---
+owner: harbour
+---
+Main *title*
+============
+
+The pier is old.
+
+Second part
+-----------
+It has a lamp.
+The lamp is red
+---
+and a rule stands above.
+
+---
+
+Third part
+--
+Last words.
+"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_underlined_headings_are_headings(end: str) -> None:
+    text = UNDERLINED.replace("\n", end)
+    first, second, third = passages(text)
+    assert [d.title for d in (first, second, third)] == [
+        "Main title", "Main title > Second part", "Main title > Third part",
+    ]  # fmt: skip
+    assert [d.meta.get("section") for d in (first, second, third)] == [
+        "Main title", "Main title > Second part", "Main title > Third part",
+    ]  # fmt: skip
+    assert [d.meta["line"] for d in (first, second, third)] == [7, 11, 20]
+    assert (first.text, third.text, first.meta["owner"]) == ("The pier is old.", "Last words.", "harbour")
+    assert second.text.startswith("It has a lamp.\nThe lamp is red")
+    assert second.text.endswith("and a rule stands above.")
+    assert all(text.startswith(d.text[:12], d.meta["start"]) for d in (first, second, third))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Words.\n\n---\n\nMore.\n",
+        "Words that go on\nin another line\n---\nMore.\n",
+        "- an item\n---\nMore.\n",
+        "2. an item\n---\nMore.\n",
+        "> quoted\n---\nMore.\n",
+        "```\nA word\n------\n```\n",
+        "    A word\n    ------\n",
+        "| Drug | Dose |\n|---|---|\n| A | 5 |\n---\nMore.\n",
+        "Drug | Dose\n--- | ---\nA | 5\n",
+        "Bo Lind\n-- \nHarbour office\n",
+        "***\n---\nMore.\n",
+        f"{'A long paragraph. ' * 20}\n---\nMore.\n",
+        "---\nA rule first.\n\nAnd words\nbefore one.\n---\n",
+    ],
+)
+def test_what_only_looks_like_the_line_below_a_heading(text: str) -> None:
+    assert {title for title, _, _ in places(text)} == {"a.md"}
+    assert {title for title, _, _ in places(text, "a.txt")} == {"a.txt"}
+
+
+def test_headings_in_frames_and_with_numbers() -> None:
+    text = "=====\nPiers\n=====\n\nOld.\n\n1. Lamps\n--------\n\nRed.\n# Boats\nThree.\nSails\n-----\nWhite.\n"
+    assert places(text, "a.txt") == [
+        ("Piers", "Old.", 5),
+        ("Piers > 1. Lamps", "Red.", 10),
+        ("Piers > Boats", "Three.\nSails\n-----\nWhite.", 12),
+    ]
+    assert places("Piers\n=====\nLamps\n-----\n", "a.txt") == [("Piers > Lamps", "Lamps", 3)]
+
+
+HEADINGS = st.tuples(st.integers(1, 2), st.text("abc XY_*`", min_size=1, max_size=9))
+BODIES = st.lists(st.sampled_from(["Words.", "- an item", "two\nlines", "| a | b |\n|---|---|\n| 1 | 2 |", "***"]))
+
+
+@given(st.lists(st.tuples(HEADINGS, BODIES), max_size=6))
+def test_an_underlined_heading_is_one_with_hashes(sections: list[tuple[tuple[int, str], list[str]]]) -> None:
+    def page(*, underlined: bool) -> str:
+        out = []
+        for (level, words), bodies in sections:
+            words = f"A{words.strip()}z"
+            out.append(f"{words}\n{'=-'[level - 1] * 3}\n" if underlined else f"{'#' * level} {words}\n\n")
+            out += [f"\n{body}\n\n" for body in bodies]
+        return "".join(out)
+
+    assert places(page(underlined=True)) == places(page(underlined=False))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import io
 from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 from subquest.errors import DataError
 from subquest.readers.part import Part, row_of
 from subquest.readers.xlsx import read_xlsx
+from subquest.retrieval import Index
+from subquest.retrieval.ingest import ingest
 
 from .made import archive
 
@@ -102,8 +106,12 @@ def raw(rows: str, **more: str) -> io.BytesIO:
         "<x:rPh><x:t>kelm</x:t></x:rPh></x:si><x:si><x:t>two_x000A_lines</x:t></x:si></x:sst>",
         "book/styles.xml": f'<x:styleSheet {MAIN}><x:numFmts><x:numFmt numFmtId="170" formatCode="[$-409]d\\-mmm;@"/>'
         '<x:numFmt numFmtId="171" formatCode="0.0&quot; days&quot;"/><x:numFmt numFmtId="172" formatCode="[Red]0"/>'
+        '<x:numFmt numFmtId="173" formatCode="0.0%;[Red]\\-0.0%"/>'
+        '<x:numFmt numFmtId="174" formatCode="0.0&quot;%&quot;"/>'
         '</x:numFmts><x:cellStyleXfs><x:xf numFmtId="14"/></x:cellStyleXfs><x:cellXfs><x:xf numFmtId="0"/>'
-        '<x:xf numFmtId="170"/><x:xf numFmtId="171"/><x:xf numFmtId="172"/><x:xf numFmtId="46"/></x:cellXfs>'
+        '<x:xf numFmtId="170"/><x:xf numFmtId="171"/><x:xf numFmtId="172"/><x:xf numFmtId="46"/>'
+        '<x:xf numFmtId="9"/><x:xf numFmtId="10"/>'
+        '<x:xf numFmtId="173"/><x:xf numFmtId="174"/></x:cellXfs>'
         "</x:styleSheet>",
     }
     return io.BytesIO(archive({**members, **more}))
@@ -131,6 +139,12 @@ def cells(rows: str) -> list[tuple[object, tuple[str, ...]]]:
         ('<x:c s="2"><x:v>3.5</x:v></x:c>', "3.5"),
         ('<x:c s="3"><x:v>7</x:v></x:c>', "7"),
         ('<x:c s="4"><x:v>1.5</x:v></x:c>', "1 day, 12:00:00"),
+        ('<x:c s="5"><x:v>0.155</x:v></x:c>', "15.5%"),
+        ('<x:c s="5"><x:v>0.15499999999999997</x:v></x:c>', "15.5%"),
+        ('<x:c s="6"><x:v>1</x:v></x:c>', "100%"),
+        ('<x:c s="7"><x:v>-1.2E-3</x:v></x:c>', "-0.12%"),
+        ('<x:c s="7" t="str"><x:v>none</x:v></x:c>', "none"),
+        ('<x:c s="8"><x:v>15.5</x:v></x:c>', "15.5"),
     ],
 )
 def test_cells_of_other_programs(cell: str, shown: str) -> None:
@@ -183,3 +197,43 @@ def test_the_first_row_of_a_sheet_comes_before_the_last_is_read() -> None:
     first, file.taken = file.taken, 0
     assert sum(1 for _ in rows) == 29_999
     assert first < file.taken  # most of the sheet was read after its first row
+
+
+@given(st.integers(-(10**8), 10**8), st.integers(0, 8), st.sampled_from(["0%", "0.00%", '0.0" of"%', "#,##0.0 %"]))
+def test_a_share_is_shown_in_percent_as_exactly_as_it_is_stored(number: int, places: int, code: str) -> None:
+    share = Decimal(number).scaleb(-places)
+    book = openpyxl.Workbook()
+    book.active.append([float(share)])
+    book.active["A1"].number_format = code
+    made = io.BytesIO()
+    book.save(made)
+    (part,) = read_xlsx(made)
+    assert part.text.endswith("% |")
+    assert Decimal(part.cells[0][:-1]) == 100 * share
+
+
+def test_formulas_that_were_never_computed_are_counted() -> None:
+    rows = (
+        '<x:row r="1"><x:c><x:v>1</x:v></x:c><x:c><x:f>A1*2</x:f></x:c><x:c><x:f>A1*3</x:f><x:v/></x:c></x:row>'
+        '<x:row r="2"><x:c><x:f>A1</x:f><x:v>4</x:v></x:c><x:c t="str"><x:f>""</x:f><x:v></x:v></x:c></x:row>'
+        '<x:row r="3"><x:c><x:f>A2</x:f></x:c></x:row><x:row r="4"><x:c><x:v>7</x:v></x:c></x:row>'
+        '<x:row r="5"><x:c><x:f>A4</x:f></x:c></x:row>'
+    )
+    assert [(p.place.get("row"), p.text, p.uncomputed) for p in read_xlsx(raw(rows))] == [
+        (1, "| 1 |", 2),
+        (2, "| 4 |", 0),
+        (4, "| 7 |", 1),
+        (None, "", 1),
+    ]
+
+
+def test_a_note_says_that_formulas_were_never_computed(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in (["Item", "Planned", "Spent"], ["Dredging", 412500, "=B2*0.9"], ["Crane", 1750000, "=B3*0.9"]):
+        book.active.append(row)
+    book.save(tmp_path / "budget.xlsx")
+    with Index.build(tmp_path / "b.sq", []) as index:
+        (note,) = ingest(index, [tmp_path / "budget.xlsx"]).notes
+        assert note.reason.startswith("the file has no value for 2 formulas, ")
+        (found,) = index.documents()
+        assert found.text == "Item: Dredging; Planned: 412500\nItem: Crane; Planned: 1750000"

@@ -74,6 +74,21 @@ def test_an_export_to_nowhere_is_wrong_usage(index: Path, capsys: pytest.Capture
         assert (status, words in error) == (2, True)
 
 
+@pytest.mark.parametrize("name", ["e.csv", "e.json", "e.jsonl.zip", "e.gz", "e", "jsonl"])
+def test_exports_have_names_that_imports_accept(index: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    status, _, error = told(capsys, "index", "export", index, "--out", index.parent / name)
+    assert (status, "an exported index is a .jsonl or .jsonl.gz file" in error) == (2, True)
+    assert not (index.parent / name).exists()
+
+
+@pytest.mark.parametrize("name", ["e.jsonl", "e.JSONL", "e.jsonl.gz", "e.jsonl.GZ"])
+def test_what_is_exported_can_be_imported(index: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    made = index.parent / name
+    assert told(capsys, "index", "export", index, "--out", made)[0] == 0
+    assert made.read_bytes().startswith(b"\x1f\x8b") == name.lower().endswith(".gz")
+    assert told(capsys, "index", "import", made, "--out", index.parent / "back.sq")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("where", "found"),
     [("year=2023", {"1", "2"}), ("version=1.10", {"1"}), ("version=1.1", {"2"}), ("year=" + "9" * 30, set())],

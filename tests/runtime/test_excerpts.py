@@ -113,6 +113,7 @@ async def test_a_model_reads_and_quotes_what_is_left(tmp_path: Path, monkeypatch
     Path("bridges.md").write_text(FILE)
     with Index.build("docs.sq", []) as index:
         ingest(index, ["bridges.md"])
+        (passage,) = index.documents()
         engine = ScriptedEngine(["<answer>two pounds</answer>"])
         system = registry.get("rag")(engine, index, search_tokens=24)
         episode = await system.solve(Question("q", "What is the toll of the Orvane Bridge?"))
@@ -126,7 +127,7 @@ async def test_a_model_reads_and_quotes_what_is_left(tmp_path: Path, monkeypatch
     (quote,) = episode.evidence
     assert episode.supported
     assert quote.quote == "The toll of the Orvane Bridge is two pounds."
-    assert left[quote.start :].startswith(quote.quote)
+    assert passage.text.startswith(quote.quote, quote.start), "of the whole passage, not of what is left"
     assert cite(quote.place) == "bridges.md, line 9"
     assert episode.settings["search_tokens"] == 24
     assert "search_tokens" not in whole.settings

@@ -6,13 +6,18 @@ from typing import Any
 
 import openpyxl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from subquest.record import Document
+from subquest.citation import KEPT, keep_parts, place_in_whole
+from subquest.engine.scripted import ScriptedEngine
+from subquest.record import Document, Question
 from subquest.retrieval import Index
 from subquest.retrieval.ingest import ingest
 from subquest.runtime.evidence import Finding, support_of
 from subquest.runtime.statements import sentences
 from subquest.runtime.table_rows import is_row, matching_rows
+from subquest.systems import registry
 
 STAFF = """Name: Mona Sharp; Office: Old Quay; Role: surveyor; Phone: ext. 200
 Name: Dana Moss; Office: Harbour Row; Role: ranger; Phone: ext. 201
@@ -125,3 +130,49 @@ def test_tables_of_three_shapes_give_the_row_that_was_asked_for(tmp_path: Path) 
             shown = matching_rows(index.search(question, 1)[0].document, question)
             assert right in shown.text, question
             assert beside not in shown.text, question
+
+
+async def test_evidence_gives_the_place_of_a_row_in_the_whole_passage(tmp_path: Path) -> None:
+    """The role was shown one row, or its table and prose cut to few tokens; `start` counts from the passage's start."""
+    asked = shapes(tmp_path / "docs")
+    with Index.build(tmp_path / "i.sq", []) as index:
+        ingest(index, [tmp_path / "docs"])
+        for question, (right, _) in asked.items():
+            for tokens in (None, 40):
+                engine = ScriptedEngine([f"<answer>{right.removeprefix('Month 8: ')}</answer>"])
+                system = registry.get("rag")(engine, index, search_tokens=tokens)
+                episode = await system.solve(Question("q", question))
+                assert episode.evidence
+                for quote in episode.evidence:
+                    whole = index.get(quote.id)
+                    assert whole is not None
+                    assert whole.text.startswith(quote.quote, quote.start), (question, tokens)
+                assert any(quote.start for quote in episode.evidence)
+
+
+async def test_evidence_of_several_attempts_has_places_in_whole_passages(tmp_path: Path) -> None:
+    """Each attempt was shown another row of one passage."""
+    (tmp_path / "staff.csv").write_text("Name,Office,Phone\nBo Lind,Pier,11\nMona Sharp,Quay,12\nIris Moss,Pier,13\n")
+    asked = ["phone of Mona Sharp", "phone of Iris Moss", "phone of Bo Lind"]
+    with Index.build(tmp_path / "i.sq", []) as index:
+        ingest(index, [tmp_path / "staff.csv"])
+        (whole,) = index.documents()
+        replies = [reply for query in asked for reply in (f"<search>{query}</search>", "<answer>12</answer>")]
+        system = registry.get("search-r1")(ScriptedEngine(replies), index, votes=3)
+        episode = await system.solve(Question("q", "What is the phone of Mona Sharp?"))
+    (quote,) = episode.evidence
+    assert quote.quote == "Name: Mona Sharp; Office: Quay; Phone: 12"
+    assert quote.start == whole.text.index("Name: Mona Sharp") > 0
+
+
+@given(st.data())
+def test_the_kept_parts_of_kept_parts_know_their_place(data: st.DataObject) -> None:
+    whole = "".join(map(chr, range(0x4E00, 0x4E00 + data.draw(st.integers(1, 60)))))
+    meta: Mapping[str, Any] = data.draw(st.sampled_from([{}, {KEPT: "a field of a corpus"}]))
+    text = whole
+    for gap in ("\n", "\n…\n"):
+        ends = sorted(data.draw(st.sets(st.integers(0, len(text)), min_size=2, max_size=8)))
+        parts = list(zip(ends[::2], ends[1::2], strict=False))
+        meta, text = keep_parts(meta, text, parts, gap)
+        for at, sign in enumerate(text):
+            assert sign in gap or whole[place_in_whole(meta, at)] == sign

@@ -30,7 +30,7 @@ def configure(action: Action) -> None:
     export = action("export", "write an index as JSON lines: a corpus, or with --vectors all of it")
     export.add_argument("index", metavar="INDEX", help=PLACE)
     export.add_argument(
-        "--out", default="-", metavar="FILE", help="output file; .gz compresses (default: standard output)"
+        "--out", default="-", metavar="FILE", help=".jsonl or .jsonl.gz, compressed (default: standard output)"
     )
     export.add_argument("--vectors", action="store_true", help="with settings and vectors")
     restore = action("import", "make an index from exported JSON lines; a killed import resumes")
@@ -44,8 +44,11 @@ def configure(action: Action) -> None:
 
 def export(args: argparse.Namespace) -> int:
     from ..retrieval.locations import open_place
-    from ..retrieval.transfer import write
+    from ..retrieval.transfer import check_name, write
 
+    if args.out != "-":
+        check_output(Path(args.out), "json")
+        check_name(Path(args.out))
     with open_place(args.index) as index, Counter("exporting", len(index)) as counter:
         if args.out == "-":
             with _standard_output() as out:
@@ -74,11 +77,10 @@ def _standard_output() -> Iterator[IO[str]]:
 @contextlib.contextmanager
 def _whole(path: Path) -> Iterator[IO[str]]:
     """A file that gets its name when it is complete."""
-    check_output(path, "json")
     with (
         complete_file(path) as scratch,
         open(scratch, "wb") as raw,
-        gzip.open(raw, "wb") if path.suffix == ".gz" else raw as inner,
+        gzip.open(raw, "wb") if path.suffix.lower() == ".gz" else raw as inner,
         io.TextIOWrapper(cast("IO[bytes]", inner), encoding="utf-8") as file,
     ):
         yield file

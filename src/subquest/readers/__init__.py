@@ -24,7 +24,7 @@ _READERS = {
     "odp": ("opendocument", "read_opendocument"),
     "csv": ("tables", "read_csv"),
     "html": ("html", "read_html"),
-    "json": ("text", "read_json"),
+    "json": ("records", "read_json"),
     "mail": ("mail", "read_mail"),
     "text": ("text", "read_text"),
     "image": ("images", "read_image"),

@@ -8,7 +8,9 @@ are: the splitter needs them. Code stays as it is written.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 FILL = "\ue001"
@@ -19,6 +21,15 @@ _LONGEST = 8192
 FENCE = re.compile(r"^\s{0,3}(```|~~~)")
 _LINE = re.compile(r"^\s{0,3}(?:([-*_])(?:[ \t]*\1){2,}|=+|\[[^\]]*\]:\s*#.*)\s*$")
 """A rule, the line below a heading, a comment."""
+_UNDERLINE = re.compile(r" {0,3}(={2,}|-{2,})[ \t]*[\r\n]*$")
+_SIGNATURE = "-- "
+"""What stands above the signature of a message."""
+_NO_HEADING = re.compile(r" {0,3}(?:#{1,6}\s|[>|<]|[-*+•]\s|\[[^\]]*\]:)| {4}| {0,3}\t")
+"""How a line begins that is no heading, whatever stands below it: an item, a quote, a row, a tag, a link, code."""
+_HASHED = re.compile(r"#{1,6}\s+\S")
+_NUMBERED = re.compile(r"\s*\d{1,9}[.)]\s")
+_LONGEST_HEADING = 200
+"""Characters of an underlined heading; a longer line above a rule is a paragraph."""
 _QUOTE = re.compile(r"^\s{0,3}(?:>\s?)+")
 _BULLET = re.compile(r"^(\s*)[*+](?=\s)")
 _VERBATIM = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)|\\([!-/:-@\[-`{-~])")
@@ -47,11 +58,13 @@ _BAR = re.compile(r"(?<!\\)\|")
 
 
 class Line(NamedTuple):
-    """A line of a text, or a row of a table in it."""
+    """A line of a text, a row of a table in it, or a heading with the line below it."""
 
     text: str
     cells: tuple[str, ...] | None = None
     """None for a line of text; empty for the line below the names of the columns."""
+    level: int = 0
+    """Of an underlined heading: 1 above `====`, 2 above `----`."""
 
 
 def blanked(line: str) -> str:
@@ -94,11 +107,67 @@ def unmarked(text: str) -> str:
     return text.strip("\n")
 
 
+class _Signs(NamedTuple):
+    """A line, and the signs that it consists of if it may stand below a heading."""
+
+    text: str
+    signs: str
+
+    def underlines(self, line: str) -> bool:
+        """Whether the line above it is a heading, if a paragraph begins there.
+
+        One with a number may be an item of a list above a rule, so it must be underlined to its end.
+        """
+        words = line.strip()
+        if not self.signs or len(words) > _LONGEST_HEADING or not line.endswith(("\n", "\r")):
+            return False
+        numbered = _NUMBERED.match(line) is not None and len(self.signs) < len(words)
+        return any(map(str.isalnum, words)) and not numbered and _NO_HEADING.match(line) is None
+
+
+def _signs_of(line: str) -> _Signs:
+    under = _UNDERLINE.match(line) if line[:5].lstrip(" ")[:1] in ("=", "-") else None
+    return _Signs(line, under[1] if under is not None and line.rstrip("\r\n") != _SIGNATURE else "")
+
+
+def _with_underlined(lines: Iterable[str]) -> Iterator[Line]:
+    """The lines, underlined headings together with the line below them.
+
+    A heading is a paragraph of one line: CommonMark allows several, but then a rule that was set right below a text
+    would make all of it a heading. The line of signs that some put above a heading too is blanked.
+    """
+    rest = map(_signs_of, lines)
+    ahead: deque[_Signs] = deque(islice(rest, 3))
+    fenced, begins = False, True
+    while ahead:
+        line, below = ahead[0].text, ahead[1] if len(ahead) > 1 else _Signs("", "")
+        taken = 1
+        if not fenced and begins and below.underlines(line):
+            yield Line(line + below.text, level=1 if below.signs[0] == "=" else 2)
+            taken = 2
+        elif (
+            not fenced
+            and len(ahead) > 2
+            and ahead[0].signs[:1] == ahead[2].signs[:1]
+            and ahead[2].underlines(below.text)
+        ):
+            yield Line(re.sub(r"[^\r\n]", " ", line))
+            begins = True
+        else:
+            yield Line(line)
+            fence = FENCE.match(line) is not None
+            fenced ^= fence
+            begins = fence or not line.strip() or any(kind.match(line) for kind in (_LINE, _HASHED))
+        for _ in range(taken):
+            ahead.popleft()
+        ahead.extend(islice(rest, taken))
+
+
 def table_lines(lines: Iterable[str], *, marks: bool) -> Iterator[Line]:
-    """The lines, those of tables with their cells. `marks`: blank markup outside of code."""
+    """The lines, those of tables with their cells, and underlined headings. `marks`: blank markup outside of code."""
     fenced, rows = False, False
     waiting: str | None = None
-    for line in lines:
+    for line, _, level in _with_underlined(lines):
         if waiting is not None:
             if rows:
                 yield Line(waiting, _cells(waiting))
@@ -111,6 +180,10 @@ def table_lines(lines: Iterable[str], *, marks: bool) -> Iterator[Line]:
                 fence = FENCE.match(waiting) is not None
                 yield Line(waiting if fenced or fence or not marks else blanked(waiting))
                 fenced ^= fence
+        if level:
+            yield Line(blanked(line) if marks else line, level=level)
+            waiting, rows = None, False
+            continue
         rows = rows and "|" in line and bool(line.strip())
         waiting = line
     if waiting is not None:

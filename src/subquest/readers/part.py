@@ -29,6 +29,10 @@ class Part(NamedTuple):
     """The title of the whole file, given with its first part."""
     cells: tuple[str, ...] = ()
     """The cells of a row of a table; `text` then shows them as `| cell | cell |`."""
+    header: bool = False
+    """Whether the row begins a table and is known to name its columns."""
+    uncomputed: int = 0
+    """Formulas in it, or before it, of which the file holds no value."""
 
     @property
     def row(self) -> bool:

@@ -114,8 +114,8 @@ class Pool:
                         raise DataError(answer["error"])
                     return
                 else:
-                    text, place, section, title, cells = answer
-                    yield Part(row_text(cells) if cells else text, place, tuple(section), title, tuple(cells))
+                    text, place, section, title, cells, *more = answer
+                    yield Part(row_text(cells) if cells else text, place, tuple(section), title, tuple(cells), *more)
         finally:
             worker.busy = False
             if not finished:

@@ -1,8 +1,8 @@
 """A process that reads files for `reader_pool`, under a memory limit that it cannot lift.
 
 A request is a line of JSON with an open file (passed as a descriptor over the socket, so that the file cannot be
-exchanged). The answer is a line of JSON for each part, `[text, place, section, title, cells]`, and finally an object:
-`{"end": true}`, or `{"error": reason}`.
+exchanged). The answer is a line of JSON for each part, its fields in order, and finally an object: `{"end": true}`, or
+`{"error": reason}`.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def _read(request: dict[str, Any], file: BinaryIO, out: TextIO) -> None:
             piece = text[start : start + PART]
             cells = part.cells if len(text) <= PART or not part.row else (piece,)
             sent = part._replace(text="" if part.row else piece, place=dict(part.place), cells=cells)
+            sent = sent if start == 0 else sent._replace(uncomputed=0)
             out.write(json.dumps(sent, ensure_ascii=True) + "\n")
 
 

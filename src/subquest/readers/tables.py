@@ -35,7 +35,7 @@ def read_csv(file: BinaryIO) -> Iterator[Part]:
 def csv_rows(file: BinaryIO, delimiter: str = "") -> Iterator[tuple[int, list[str]]]:
     """The first line of each row, and its fields; the delimiter is guessed where none is given."""
     csv.field_size_limit(FIELD)
-    source = _Lines(_whole_lines(file))
+    source = _Lines(whole_lines(file))
     if not delimiter:
         first = source.ahead(_SAMPLE)
         if first and first[0][:4].lower() == "sep=" and len(first[0].strip()) == 5:  # a line that Excel writes for this
@@ -118,7 +118,7 @@ def _delimiter(sample: Sequence[str]) -> str:
     return best
 
 
-def _whole_lines(file: BinaryIO) -> Iterator[str]:
+def whole_lines(file: BinaryIO) -> Iterator[str]:
     """The lines of a file; a DataError for one that is too long."""
     held: list[str] = []
     length = number = 0

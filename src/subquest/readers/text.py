@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import json
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from .part import Part
 
@@ -47,16 +48,23 @@ def decode(content: bytes) -> str:
     return content.decode(encoding_of(content[:_SAMPLE]), ERRORS)
 
 
-def lines(file: BinaryIO) -> Iterator[str]:
-    """The lines of a file with their ends, overlong ones in pieces of MAX_LINE characters."""
+@contextlib.contextmanager
+def opened(file: BinaryIO) -> Iterator[TextIO]:
+    """The file as text, with its own line ends."""
     encoding = encoding_of(file.read(_SAMPLE))
     file.seek(0)
     wrapper = io.TextIOWrapper(file, encoding=encoding, errors=ERRORS, newline="")
     try:
-        while line := wrapper.readline(MAX_LINE):
-            yield line
+        yield wrapper
     finally:
         wrapper.detach()
+
+
+def lines(file: BinaryIO) -> Iterator[str]:
+    """The lines of a file with their ends, overlong ones in pieces of MAX_LINE characters."""
+    with opened(file) as text:
+        while line := text.readline(MAX_LINE):
+            yield line
 
 
 def read_text(file: BinaryIO) -> Iterator[Part]:
@@ -64,7 +72,7 @@ def read_text(file: BinaryIO) -> Iterator[Part]:
         yield Part(line, {"line": number})
 
 
-def read_json(file: BinaryIO) -> Iterator[Part]:
+def read_json_text(file: BinaryIO) -> Iterator[Part]:
     """A JSON document, one value per line; what is not JSON, or very large, as plain text."""
     content = file.read(_JSON_BYTES + 1)
     if len(content) > _JSON_BYTES:

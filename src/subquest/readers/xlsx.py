@@ -10,6 +10,7 @@ import datetime
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import IO, BinaryIO, NamedTuple
 
@@ -20,10 +21,16 @@ from .part import Part, row_of
 
 _ROWS, _COLUMNS = 1 << 20, 1 << 14
 """Rows and columns of a sheet; a file may claim that its only row is the trillionth."""
-_DAY, _SPAN = "day", "span"
-"""What a number is by its format: a point in time, or a length of time."""
-_BUILT_IN = {**dict.fromkeys([*range(14, 23), *range(27, 37), 45, 47, *range(50, 59)], _DAY), 46: _SPAN}
-"""Formats of dates that have a number and no code."""
+_DAY, _SPAN, _PERCENT = "day", "span", "percent"
+"""What a number is by its format: a point in time, a length of time, or a share that is shown in percent."""
+_BUILT_IN = {
+    **dict.fromkeys([*range(14, 23), *range(27, 37), 45, 47, *range(50, 59)], _DAY),
+    **dict.fromkeys((9, 10), _PERCENT),
+    46: _SPAN,
+}
+"""Formats that have a number and no code."""
+_DIGITS = 12
+"""Significant digits of a percentage: programs store 0.155 as 0.15499999999999997 too."""
 _NO_DATE = re.compile(r'"[^"]*"|\\.|_.|\[(?!hh?\]|mm?\]|ss?\])[^\]]*\]', re.IGNORECASE)
 """What a format shows as it is: quoted text, a colour, a country."""
 _LENGTH = re.compile(r"\[(hh?|mm?|ss?)\]", re.IGNORECASE)
@@ -35,26 +42,32 @@ class _Book(NamedTuple):
     """Name and member of the archive, in their order."""
     strings: list[str]
     formats: list[str]
-    """By style: a date, a length of time or, if empty, a plain number."""
+    """By style: a date, a length of time, a percentage or, if empty, a plain number."""
     epoch: datetime.datetime
 
 
 def read_xlsx(file: BinaryIO, limits: ZipLimits | None = None) -> Iterator[Part]:
-    """The rows of all sheets that are not empty; formulas as the values they last had. An empty sheet is a part too."""
+    """The rows of all sheets that are not empty; formulas as the values they last had. An empty sheet is a part too.
+
+    A formula that was never computed is an empty cell, counted in the `uncomputed` of its row or, if that is empty, of
+    the next part.
+    """
     with open_zip(file, limits) as archive:
         book = _book(archive)
         title = core_title(archive)
         for name, member in book.sheets:
-            empty = True
+            empty, uncomputed = True, 0
             with archive.open(member) as stream:
-                for number, cells in _rows(stream, member, book):
+                for number, cells, without_value in _rows(stream, member, book):
                     if number > _ROWS:
                         raise DataError(f"the sheet {name} has more than {_ROWS:,} rows, more than any program writes")
+                    uncomputed += without_value
                     if any(cell and not cell.isspace() for cell in cells):
-                        yield row_of(cells, {"sheet": name, "row": number}, title=title)
-                        title, empty = "", False
-            if empty:
-                yield Part("", {"sheet": name}, title=title)
+                        part = row_of(cells, {"sheet": name, "row": number}, title=title)
+                        yield part._replace(uncomputed=uncomputed) if uncomputed else part
+                        title, empty, uncomputed = "", False, 0
+            if empty or uncomputed:
+                yield Part("", {"sheet": name}, title=title, uncomputed=uncomputed)
 
 
 def _book(archive: zipfile.ZipFile) -> _Book:
@@ -119,42 +132,50 @@ def _formats(archive: zipfile.ZipFile, member: str) -> list[str]:
 
 
 def _kind(code: str) -> str:
-    """Whether a format shows numbers as dates (`dd/mm/yyyy`), as lengths of time (`[h]:mm`) or as numbers."""
+    """Whether a format shows numbers as dates (`dd/mm/yyyy`), lengths of time (`[h]:mm`), in percent or as they are."""
     shown = _NO_DATE.sub("", code.partition(";")[0])
     if _LENGTH.search(shown):
         return _SPAN
+    if "%" in shown:
+        return _PERCENT
     return _DAY if shown.lower() != "general" and re.search("[dmhys]", shown, re.IGNORECASE) else ""
 
 
-def _rows(stream: IO[bytes], member: str, book: _Book) -> Iterator[tuple[int, list[str]]]:
-    """Number and cells of each row as it comes. Handlers run thirty times a row: they compare names and little else."""
-    done: list[tuple[int, list[str]]] = []
+def _rows(stream: IO[bytes], member: str, book: _Book) -> Iterator[tuple[int, list[str], int]]:
+    """Number and cells of each row as it comes, and how many formulas in it have no value.
+
+    Handlers run thirty times a row: they compare names and little else.
+    """
+    done: list[tuple[int, list[str], int]] = []
     cells: list[str] = []
     text: list[str] = []
     row, column, kind, style, value, spoken = 0, -1, "", "", "", False
-    a_cell, a_value, a_text, a_row, a_reading = _names("worksheet")
+    formula, uncomputed = False, 0
+    a_cell, a_value, a_text, a_row, a_reading, a_formula = _names("worksheet")
 
     def root(name: str, attributes: Mapping[str, str]) -> None:
-        nonlocal a_cell, a_value, a_text, a_row, a_reading
-        a_cell, a_value, a_text, a_row, a_reading = _names(name)
+        nonlocal a_cell, a_value, a_text, a_row, a_reading, a_formula
+        a_cell, a_value, a_text, a_row, a_reading, a_formula = _names(name)
         parser.StartElementHandler = start
 
     def start(name: str, attributes: Mapping[str, str]) -> None:
-        nonlocal row, column, kind, style, value, spoken, cells
+        nonlocal row, column, kind, style, value, spoken, cells, formula, uncomputed
         if name == a_cell:
             place = attributes.get("r")
             column = _column(place.rstrip("0123456789")) if place else column + 1
-            kind, style, value = attributes.get("t", "n"), attributes.get("s", ""), ""
+            kind, style, value, formula = attributes.get("t", "n"), attributes.get("s", ""), "", False
         elif name in (a_value, a_text):
             text.clear()
         elif name == a_row:
             row = int(attributes.get("r", row + 1))
-            cells, column = [], -1
+            cells, column, uncomputed = [], -1, 0
         elif name == a_reading:
             spoken = True
+        elif name == a_formula:
+            formula = True
 
     def end(name: str) -> None:
-        nonlocal value, spoken
+        nonlocal value, spoken, uncomputed
         if name == a_value or (name == a_text and not spoken):
             value += "".join(text)
         elif name == a_cell:
@@ -162,8 +183,10 @@ def _rows(stream: IO[bytes], member: str, book: _Book) -> Iterator[tuple[int, li
                 if column >= len(cells):
                     cells.extend([""] * (column + 1 - len(cells)))
                 cells[column] = _shown(value, kind, style, book)
+            elif formula and kind != "str":  # a computed text may be empty
+                uncomputed += 1
         elif name == a_row:
-            done.append((row, cells))
+            done.append((row, cells, uncomputed))
         elif name == a_reading:
             spoken = False
 
@@ -173,9 +196,10 @@ def _rows(stream: IO[bytes], member: str, book: _Book) -> Iterator[tuple[int, li
 
 
 def _names(root: str) -> list[str]:
-    """The names of a cell, its value, its text, a row and how a text is read aloud, with the prefix of the root."""
+    """The names of a cell, its value, its text, a row, how a text is read aloud and a formula, with the prefix of the
+    root."""
     prefix = root.removesuffix("worksheet")
-    return [prefix + name for name in ("c", "v", "t", "row", "rPh")]
+    return [prefix + name for name in ("c", "v", "t", "row", "rPh", "f")]
 
 
 @lru_cache(maxsize=_COLUMNS)
@@ -205,6 +229,8 @@ def _shown(value: str, kind: str, style: str, book: _Book) -> str:
 
 def _number(value: str, form: str, epoch: datetime.datetime) -> str:
     try:
+        if form == _PERCENT:
+            return _percent(value)
         if form:
             return _time(float(value), form, epoch)
         if value.isdigit():
@@ -213,6 +239,11 @@ def _number(value: str, form: str, epoch: datetime.datetime) -> str:
     except (ValueError, OverflowError):  # a year beyond 9999
         return value
     return str(int(number)) if number.is_integer() and abs(number) < 1e15 else str(number)
+
+
+def _percent(value: str) -> str:
+    """The share with a percent sign, as exactly as it is stored: `15.5%`, where a format may show `16%`."""
+    return f"{Decimal(f'{100 * Decimal(repr(float(value))):.{_DIGITS}g}').normalize():f}%"
 
 
 @lru_cache(maxsize=4096)

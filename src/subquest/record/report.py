@@ -22,7 +22,7 @@ class Evidence(Record):
     title: str
     quote: str
     start: int = 0
-    """Position of the quote in the document's text."""
+    """Position of the quote in the document's text, of which the role that read it may have been shown only parts."""
     trajectory: str = ""
     """Id of the trajectory that read the document."""
     query: str = ""

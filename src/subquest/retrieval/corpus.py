@@ -2,6 +2,7 @@
 
     .jsonl   one object a line: ours `{"id","title","text",...}` or FlashRAG's `{"id","contents"}`, whose first line is
              the title, mostly in double quotes; other fields become metadata
+             (JSON lines that are plain records are a table: `record_columns`)
     .tsv     DPR's `id<TAB>text<TAB>title`, with or without a header line
     .txt .md plain text and Markdown, cut into passages of about 100 words
     .gz      any of these, compressed
@@ -23,6 +24,7 @@ from typing import Any, BinaryIO, cast
 
 from ..errors import DataError, UsageError
 from ..input_file import parse_json
+from ..readers.records import columns_of_lines
 from ..readers.tables import csv_rows
 from ..readers.text import ERRORS, encoding_of, lines
 from ..record import Document
@@ -39,6 +41,11 @@ MAX_LINE = 64 << 20
 
 _TITLE = 300
 """Characters of a title; a longer first line is text, unless it is in quotes."""
+
+_OF_CORPORA = frozenset({"text", "contents"})
+_OF_ANY_DOCUMENT = frozenset({"id", "_id", "title", "meta"})
+_OF_QUESTIONS = frozenset({"answers", "golden_answers"})
+"""A set of questions with their answers is nothing to search in."""
 
 _SUFFIXES = (".jsonl", ".tsv", ".txt", ".md")
 
@@ -137,6 +144,17 @@ def read_jsonl(file: BinaryIO, where: str, wrong: Wrong = _raise) -> Iterator[Do
             wrong(error)
 
 
+def record_columns(file: BinaryIO) -> tuple[str, ...]:
+    """The columns of JSON lines that are plain records (`{"city": "Kelm", "mayor": "Bo Lind"}`) and no corpus.
+
+    All lines that are JSON must be records, and none may name a field with the text of a document: a corpus of which
+    some lines are broken stays one. Empty for a corpus, for questions, and for what cannot be told: lines that name
+    nothing but an id and a title may be documents whose texts are missing.
+    """
+    columns = columns_of_lines(file, _OF_CORPORA | _OF_QUESTIONS)
+    return columns if not _OF_ANY_DOCUMENT.issuperset(columns) else ()
+
+
 def read_tsv(file: BinaryIO, where: str, wrong: Wrong = _raise) -> Iterator[Document]:
     """The documents of a table with the columns id, text and title (DPR's), or with columns of these names."""
     columns: dict[str, int] = {}
@@ -232,4 +250,14 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
         raise UsageError(f"{source} does not exist")
 
 
-__all__ = ["beside_corpus", "from_object", "kind", "read", "read_file", "read_jsonl", "read_tsv", "text_passages"]
+__all__ = [
+    "beside_corpus",
+    "from_object",
+    "kind",
+    "read",
+    "read_file",
+    "read_jsonl",
+    "read_tsv",
+    "record_columns",
+    "text_passages",
+]

@@ -85,7 +85,11 @@ class Passages:
             if line.cells is None:
                 yield from self._finish_table(table, splitter.section)
                 table = None
-                yield from documents(splitter.line(line.text))
+                if line.level:
+                    words = line.text.splitlines()[0].strip()
+                    yield from documents(splitter.heading(line.level, words, line.text))
+                else:
+                    yield from documents(splitter.line(line.text))
                 continue
             if table is None:
                 yield from documents(splitter.skip(""))
@@ -106,20 +110,23 @@ class Passages:
         prose: Splitter | None = None
         table: TableRows | None = None
         where: tuple[Any, ...] = ()
+        headed = False
         paragraphs = _Paragraphs()
         for part in _without_headings(_until_failure(parts, failures)):
             self._title = part.title or self._title
+            self._left_out.uncomputed += part.uncomputed
             if "page" in part.place:
                 self._count_page(part)
             place = {field: value for field, value in part.place.items() if field not in _COUNTED}
-            fresh = part.row and part.place.get("row", 0) == 1
+            fresh = part.header or (part.row and part.place.get("row", 0) == 1 and not headed)
+            headed = part.header
             here = (place, part.section, part.row)
             if here != where or fresh:
                 yield from self._finish(prose, table, where, paragraphs)
                 prose = table = None
                 where, paragraphs = here, _Paragraphs()
             if part.row:
-                table = table or TableRows(self._size, self._rows, self._left_out)
+                table = table or TableRows(self._size, self._rows, self._left_out, headed=part.header)
                 for rows in table.row(part):
                     yield self._of_rows(rows, part.section)
             elif part.text.strip():

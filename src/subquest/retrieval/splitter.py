@@ -100,7 +100,7 @@ class Splitter:
             if FENCE.match(line):
                 self._fenced = not self._fenced
             elif not self._fenced and (found := _HEADING.match(line)):
-                yield from self._heading(len(found.group(1)), _heading_words(line[found.end() :]), line)
+                yield from self.heading(len(found.group(1)), _heading_words(line[found.end() :]), line)
                 return
         self._fresh = line.endswith(("\n", "\r"))
         self._bare = self._bare and not line.strip()
@@ -131,7 +131,8 @@ class Splitter:
             yield from self._alone()
         yield from self._give(last=True)
 
-    def _heading(self, level: int, words: str, line: str) -> Iterator[Passage]:
+    def heading(self, level: int, words: str, line: str) -> Iterator[Passage]:
+        """Add a heading; `line` is what stands in the text, which may be two lines."""
         if self._bare and level <= self._levels[-1][0]:
             yield from self._alone()
         yield from self._give(last=True)

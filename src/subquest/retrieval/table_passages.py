@@ -27,6 +27,8 @@ class LeftOut:
     """Rows of long tables that are in no passage; the table holds them."""
     columns: int = 0
     """Columns of wide tables that are in passages alone."""
+    uncomputed: int = 0
+    """Formulas of which the file holds no value."""
     undivided: int = 0
     """Rows of so many cells that they are read as one text, without the names of their columns."""
 

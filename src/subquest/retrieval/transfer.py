@@ -90,6 +90,12 @@ def write(source: Source, out: IO[str], *, plain: bool = False, progress: Progre
     return count
 
 
+def check_name(path: Path) -> None:
+    """Raise UsageError unless a file is named as an exported index is, so that it can be imported."""
+    if kind(path) != ".jsonl":
+        raise UsageError(f"{path}: an exported index is a .jsonl or .jsonl.gz file")
+
+
 class _Passage(msgspec.Struct):
     """A line of an exported index; other fields are ignored."""
 
@@ -107,8 +113,7 @@ class PortableFile:
         self.path = Path(path)
         if not self.path.is_file():
             raise UsageError(f"{path}: no such file")
-        if kind(self.path) != ".jsonl":
-            raise UsageError(f"{path}: an exported index is a .jsonl or .jsonl.gz file")
+        check_name(self.path)
         with self._open() as file:
             first = file.readline()
         self._headed = first.startswith(b'{"' + MARK.encode())
@@ -127,7 +132,7 @@ class PortableFile:
                 yield self._entry(line, f"{self.path}, line {number}")
 
     def _open(self) -> IO[bytes]:
-        if self.path.suffix == ".gz":
+        if self.path.suffix.lower() == ".gz":
             return cast("IO[bytes]", gzip.open(self.path, "rb"))
         return open(self.path, "rb")
 

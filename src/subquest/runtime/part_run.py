@@ -33,7 +33,8 @@ class PartRun(Run):
     def join(self, whole: Run) -> None:
         """Add what happened here to the run of the whole episode."""
         whole.contexts += self.contexts
-        whole.documents |= self.documents
+        for key, document in self.documents.items():
+            whole.note(document, key)
         whole._found_by |= self._found_by
         whole.usage += self.usage
 

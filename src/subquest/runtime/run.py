@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..citation import KEPT, place_in_whole
 from ..engine import Engine, Message, Mode, Session
 from ..engine.interface import Retry
 from ..errors import ContextOverflow, SearchError, SearchRefused
@@ -232,6 +233,16 @@ class Run:
         """The evidence, each with the query that found its document."""
         found = ((e, self._found_by.get((e.trajectory, e.id)) or self._found_by.get(("", e.id))) for e in evidence)
         return tuple(replace(e, query=query) if query and not e.query else e for e, query in found)
+
+    def in_whole_documents(self, evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+        """The evidence with its places in whole documents, of which roles may have been shown only parts."""
+        cut = [document for document in self.documents.values() if KEPT in document.meta]
+
+        def placed(quote: Evidence) -> Evidence:
+            read = (d for d in cut if d.id == quote.id and d.text.startswith(quote.quote, quote.start))
+            return next((replace(quote, start=place_in_whole(d.meta, quote.start)) for d in read), quote)
+
+        return tuple(map(placed, evidence))
 
     async def _retrieve(self, backend: Search, queries: Sequence[str], k: int, place: str) -> list[list[Hit]]:
         for attempt in range(1, SEARCH_ATTEMPTS):

@@ -291,7 +291,7 @@ class System(Solver, Generic[S]):
             model=self.model_name,
             trajectories=trajectories,
             answer=answer.text,
-            evidence=run.with_queries(evidence),
+            evidence=run.in_whole_documents(run.with_queries(evidence)),
             supported=supported,
             parts_supported=parts,
             confidence=answer.confidence,

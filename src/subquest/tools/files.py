@@ -22,7 +22,7 @@ from ..readers import MEDIA, Part, sniff
 from ..readers.archive import ZipLimits, open_zip
 from ..readers.reader_pool import Pool
 from ..readers.tables import read_csv
-from ..readers.text import decode, read_json
+from ..readers.text import decode, read_json_text
 from .html_pages import from_html
 
 MAX_FILE = 64 << 20
@@ -172,7 +172,7 @@ def _table(rows: Iterator[Part]) -> str:
 
 
 def _json(content: bytes) -> Iterator[tuple[str, str]]:
-    yield from (("", part.text) for part in read_json(io.BytesIO(content)))
+    yield from (("", part.text) for part in read_json_text(io.BytesIO(content)))
 
 
 def _html(content: bytes) -> Iterator[tuple[str, str]]:

@@ -9,17 +9,20 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 from ...citation import SUPERSEDED
 from ...errors import DataError, SubquestError, UsageError
+from ...input_file import parse_json
 from ...readers import MEDIA, sniff, sniff_file
 from ...readers.archive import DAMAGED, GzipReader, ZipLimits, open_zip, refuse_growth, unpack_to_memory
 from ...readers.reader_pool import Job, Pool
+from ...readers.records import read_json, read_json_lines
 from ...readers.tables import csv_rows, read_csv
-from ...readers.text import is_unguessed, lines, read_json
+from ...readers.text import is_unguessed, lines
 from ...record import Document
-from ..corpus import Wrong, beside_corpus, corpus_columns, read_jsonl, read_tsv
+from ..corpus import Wrong, beside_corpus, corpus_columns, read_jsonl, read_tsv, record_columns
 from ..passages import Passages
 from ..splitter import Size
 from ..table_passages import LeftOut
@@ -144,10 +147,14 @@ class FileReader:
 
     def _streamed(self, file: BinaryIO, name: str, passages: Passages, contents: Contents) -> Iterator[Document]:
         wrong, suffix = self._wrong(name, contents), suffix_of(name)
-        if suffix in ("jsonl", "ndjson"):
+        columns = record_columns(file) if suffix in ("jsonl", "ndjson") else ()
+        if suffix in ("jsonl", "ndjson") and not columns:
             yield from read_jsonl(file, name, wrong)
             return
         contents.unguessed |= is_unguessed(file)
+        if columns:
+            yield from passages.of_parts(read_json_lines(file, columns, partial(_not_json, name, wrong)))
+            return
         if suffix in ("tsv", "csv"):
             if is_corpus(file, suffix):
                 yield from read_tsv(file, name, wrong)
@@ -308,6 +315,17 @@ def is_corpus(file: BinaryIO, suffix: str) -> bool:
     file.seek(0)
     dpr = suffix == "tsv" and len(row) == 3 and row[0].strip().isdigit() and len(row[1]) > len(row[2])
     return dpr or bool(corpus_columns(row))
+
+
+def _not_json(name: str, wrong: Wrong, number: int, line: str) -> None:
+    """Say what is wrong with a line of a file of records."""
+    place = f"{name}, line {number}"
+    try:
+        parse_json(line, place)
+    except DataError as error:
+        wrong(error)
+    else:
+        wrong(DataError(f"{place}: expected an object, got null"))
 
 
 def _hidden(name: str) -> bool:

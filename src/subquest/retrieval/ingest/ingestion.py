@@ -27,7 +27,7 @@ from .sources import Found, Source, Walk, digest, open_regular
 from .stated_versions import Stated, replaced_files, stated_in
 from .table_writer import TableWriter
 
-READERS = 6
+READERS = 7
 """Raised when readers give other text for the same files, so that these are read again."""
 
 _RECOGNISED = " ocr"

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...english import counted
 from ...readers.part import CELLS
 from .documents import Contents
 from .table_writer import COLUMNS
@@ -88,6 +89,11 @@ def note_on(contents: Contents) -> str:
         notes.append(
             f"{left_out.undivided:,} rows of more than {CELLS:,} cells: they are read as text, without the names of "
             "their columns, and queries over tables do not use them; divide the table into narrower ones"
+        )
+    if left_out.uncomputed:
+        notes.append(
+            f"the file has no value for {counted(left_out.uncomputed, 'formula')}, because the program that wrote it "
+            "computed none; open it in a spreadsheet program and save it again"
         )
     if contents.unguessed:
         notes.append(
