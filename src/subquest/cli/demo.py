@@ -182,7 +182,7 @@ def _is_right(episode: Episode) -> bool:
 
 def _print(episode: Episode, right: bool) -> None:
     print(f"  {'right' if right else 'wrong'}  {episode.question.question}")
-    answer = episode.answer or f"no answer ({episode.stop_reason})"
+    answer = episode.answer or episode.why_no_answer
     print(f"         answered: {answer}" + ("" if right else f"; the right answer is {episode.question.answers[0]}"))
     if episode.support_note:
         print(f"         {episode.support_note}")

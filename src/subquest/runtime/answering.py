@@ -12,6 +12,10 @@ from .run import Answer
 from .turn import confidence
 
 
+NO_RESULT = "No result was found."
+"""What a role is told where another brought nothing; it is no answer, though a model may copy it as one."""
+
+
 def failed_part(stopped: Exception) -> str:
     """What ended a role or an episode, as the trace names it."""
     return "limit" if isinstance(stopped, LimitReached) else "engine" if isinstance(stopped, EngineError) else "system"
