@@ -7,6 +7,7 @@
     │       └── DamagedIndex      a file of an index is not what was written; a SearchRefused too
     ├── MissingDependency     an extra is not installed; the message gives the command that installs it
     └── OutsideError          something outside failed; systems record it on the trace and continue
+        ├── EpisodeFailed       `ask` got no answer because of such failures; it holds the episode
         ├── EngineError       a language model failed
         │   ├── EngineUnavailable   unreachable, timed out, overloaded: worth a retry
         │   ├── EngineRefused       401, 403, 404, bad request: a retry will not help
@@ -21,6 +22,7 @@ What a *model* does wrong (malformed tags, empty queries) is never an exception:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from .masking import public
 
@@ -56,6 +58,15 @@ class OutsideError(SubquestError):
     """Something outside the process failed; `retryable` says whether the same call may succeed later."""
 
     retryable = False
+
+
+class EpisodeFailed(OutsideError):
+    """A question got no answer because something outside failed."""
+
+    def __init__(self, message: str, episode: Any = None) -> None:
+        super().__init__(message)
+        self.episode = episode
+        """The whole attempt, as `solve` returns it."""
 
 
 class EngineError(OutsideError):

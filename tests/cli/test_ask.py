@@ -308,7 +308,10 @@ def test_unknown_is_a_normal_outcome(place: Path, capsys: pytest.CaptureFixture[
     script(place, ("planner", "<answer>unknown</answer>"))
     assert main([*ASK, "--abstain", "--quiet"]) == 0
     assert capsys.readouterr().out.startswith("unknown: no document was read\n")
-    for query, said in (("bridge", "the documents that were read do not say"), ("xyzzy", "the searches found no document")):
+    for query, said in (
+        ("bridge", "the documents that were read do not say"),
+        ("xyzzy", "the searches found no document"),
+    ):
         script(
             place,
             ("planner", "<task>Who?</task>"),

@@ -127,11 +127,17 @@ def test_wrong_settings_are_told_first(
         (["study", "coda-topk", "--on", "nowhere.jsonl", "--out", "run"], "nowhere.jsonl"),
         (["eval", "toy.jsonl", "--out", "toy.jsonl/run"], "toy.jsonl"),
         (["eval", "toy.jsonl", "--out", "docs.sq"], "--out docs.sq: there is an index in it"),
+        (
+            ["eval", "toy.jsonl", "--out", "papers"],
+            "papers holds other things, such as letter.md, and no run: name a new",
+        ),
     ],
 )
 def test_data_and_output_are_told_first(
     command: list[str], message: str, toy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (toy / "papers").mkdir()
+    (toy / "papers" / "letter.md").write_text("Dear Mila")
     assert main([*command, *MODEL, "--index", "docs.sq"]) == 2
     error = capsys.readouterr().err
     assert message in error

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shlex
 import os
 import shlex
 import shutil

@@ -105,6 +105,7 @@ class AccessControl:
                 headers={"WWW-Authenticate": "Bearer"},
             )
 
+
 def _asks(scope: Scope) -> bool:
     return scope["method"] == "POST" and bool(scope["path"] in ASKING or _AGAIN.fullmatch(scope["path"]))
 
