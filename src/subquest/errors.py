@@ -49,9 +49,15 @@ class DataError(UsageError):
 class MissingDependency(UsageError):
     """An optional part is not installed."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} is not installed. Install it with: pip install 'subquest[{extra}]'")
+    def __init__(self, what: str, extra: str, otherwise: str = "") -> None:
+        """`otherwise` is what to do instead of installing it: `or …`."""
+        more = f", {otherwise}" if otherwise else ""
+        super().__init__(f"{what} is not installed. Install it with: pip install 'subquest[{extra}]'{more}")
         self.extra = extra
+
+
+OR_ENDPOINT = "or name a model at an endpoint: --model http://localhost:8000/v1"
+"""What to do where the embedded model cannot run."""
 
 
 class OutsideError(SubquestError):

@@ -46,7 +46,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from .. import embedded
-    from ..models import embedded_model
     from ..record import Question
     from ..worlds import make_world
 
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if args.questions > MOST:
         raise UsageError(f"--questions {args.questions}: the demo's world is small; ask at most {MOST:,}")
     _check_folder(args.out)
-    embedded_model()  # says how to get it where it is missing, before a world is made
+    _check_model()  # before a world is made
     count = args.questions
     world = make_world(seed=args.seed, articles=ARTICLES, questions=max(count, 8), split="test", hops=(2, 3))
     index, office = _index(world, args.out), _office(args.out)
@@ -99,6 +98,15 @@ def run(args: argparse.Namespace) -> int:
     program = beside if shutil.which("subquest") is None and beside.exists() else "subquest"
     print(f'Ask your own: {program} ask "..." --index {index.path}')
     return 0
+
+
+def _check_model() -> None:
+    """Say what to install or to fetch where the embedded model cannot run."""
+    from ..engine.embedded.llama_cpp import open_library
+    from ..models import embedded_model
+
+    open_library()
+    embedded_model()
 
 
 def _say(text: str) -> None:

@@ -14,6 +14,7 @@ How odd input is read:
   reasoning models open `think` in the prompt, so all before it is thought, if a block comes after it or, where no tag
   stands before it, anything at all.
 - An opening tag written twice is one.
+- HiRA's tokens may lack a bar or have a slash too many: `</|end_x|>`, `<|end_x>` and `</|begin_x|>` end the block.
 """
 
 from __future__ import annotations
@@ -99,17 +100,18 @@ class _Token(NamedTuple):
 def _pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
     names = "|".join(sorted(map(re.escape, tags), key=len, reverse=True))
     xml = rf"<[ \t]*+(?P<slash>/?)[ \t]*(?P<xml>{names})(?P<rest>(?:\s[^<>]{{0,200}})?)(?P<self>/?)>"
-    hira = r"<\|[ \t]*(?P<edge>begin|end)_(?P<hira>[a-z][a-z_]{0,40})[ \t]*\|>"
+    name = r"(?P<edge>begin|end)_(?P<hira>[a-z][a-z_]{0,40})"
+    hira = rf"<(?=[^<>]{{0,90}}\|)(?P<lead>[ \t/|]{{0,20}}){name}[ \t/|]{{0,20}}>"
     return re.compile(f"{xml}|{hira}", re.IGNORECASE)
 
 
 def _tokens(text: str, tags: tuple[str, ...]) -> list[_Token]:
     found = []
     for match in _pattern(tags).finditer(text):
-        slash, xml, rest, empty, edge, hira = match.groups()
+        slash, xml, rest, empty, lead, edge, hira = match.groups()
         start, end = match.span()
         if hira:
-            begins = edge.lower() == "begin"
+            begins = edge.lower() == "begin" and "/" not in lead
             tag = hira.lower()
             tidy = match[0] == f"<|{'begin' if begins else 'end'}_{tag}|>"
             found.append(_Token(tag, begins, not begins, start, end, tidy))
