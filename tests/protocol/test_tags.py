@@ -77,7 +77,9 @@ def test_text_outside_is_kept() -> None:
 PARTS = st.one_of(
     st.text(max_size=12),
     st.sampled_from(
-        [f"<{t}>" for t in TAGS] + [f"</{t}>" for t in TAGS] + ["<|begin_x|>", "<|end_x|>", "</|end_x|>", "<|begin_x", "end_x|>", "<", ">", "</", "|", "/"]
+        [f"<{t}>" for t in TAGS]
+        + [f"</{t}>" for t in TAGS]
+        + ["<|begin_x|>", "<|end_x|>", "</|end_x|>", "<|begin_x", "end_x|>", "<", ">", "</", "|", "/"]
     ),
 )
 

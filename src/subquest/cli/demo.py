@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import MissingDependency, UsageError
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -102,10 +102,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_model() -> None:
     """Say what to install or to fetch where the embedded model cannot run."""
-    from ..engine.embedded.llama_cpp import open_library
     from ..models import embedded_model
 
-    open_library()
+    try:
+        from ..engine.embedded.llama_cpp import open_library
+
+        open_library()
+    except MissingDependency:
+        own = 'subquest ask "..." --index INDEX --model http://localhost:8000/v1'
+        raise MissingDependency(
+            "the embedded model, which the demo runs on,", "embedded", f"or ask a model at an endpoint: {own}"
+        ) from None
     embedded_model()
 
 

@@ -24,9 +24,9 @@ SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 def read_questions(path: str | Path, *, skip_bad: bool = False, bad: list[str] | None = None) -> list[Question]:
     """All questions of a file in any known format.
 
-    A broken row raises an error that names the file and the line; with `skip_bad` it is skipped and its message is
-    added to `bad`; so is a row whose id an earlier, different row has. A row that repeats an earlier one word for word is
-    read once, with a note in `bad`.
+    A broken row, or one whose id an earlier, different row has, raises an error that names the file and the line; with
+    `skip_bad` it is skipped and its message is added to `bad`. A row that repeats an earlier one word for word is read
+    once, with a note in `bad`.
     """
     path = Path(path)
     questions: dict[str, Question] = {}

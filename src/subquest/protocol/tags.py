@@ -96,12 +96,22 @@ class _Token(NamedTuple):
     tidy: bool
 
 
+_WITH_BAR = r"(?=[^<>]{0,90}\|)"
+_MARKS = r"[\s/|]{0,20}"
+"""What stands around the name in HiRA's tokens, and what models write in its place."""
+
+
+def end_token(name: str) -> str:
+    """A pattern of what ends a block of HiRA's, as the parser reads it; `name` is a pattern too."""
+    return rf"<{_WITH_BAR}(?:{_MARKS}end|[\s|]{{0,20}}/{_MARKS}begin)_{name}{_MARKS}>"
+
+
 @functools.lru_cache(maxsize=64)
 def _pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
     names = "|".join(sorted(map(re.escape, tags), key=len, reverse=True))
     xml = rf"<[ \t]*+(?P<slash>/?)[ \t]*(?P<xml>{names})(?P<rest>(?:\s[^<>]{{0,200}})?)(?P<self>/?)>"
     name = r"(?P<edge>begin|end)_(?P<hira>[a-z][a-z_]{0,40})"
-    hira = rf"<(?=[^<>]{{0,90}}\|)(?P<lead>[ \t/|]{{0,20}}){name}[ \t/|]{{0,20}}>"
+    hira = rf"<{_WITH_BAR}(?P<lead>{_MARKS}){name}{_MARKS}>"
     return re.compile(f"{xml}|{hira}", re.IGNORECASE)
 
 
