@@ -11,6 +11,7 @@ import subquest as sq
 from subquest.assemble.engines import EngineOptions
 from subquest.cli import main
 from subquest.cli.agent_options import warn_of_untrained
+from subquest.errors import EngineRefused
 
 MODEL = ["--model", "scripted:not-there.jsonl"]
 """Complains as soon as it is loaded, so that a message about anything else must have come before."""
@@ -176,8 +177,8 @@ def test_ask_in_python_raises_what_ended_the_question(toy: Path) -> None:
         sq.ask("Which city?", index="docs.sq", **spec)
     assert caught.value.episode.stop_reason == "failed"
     with sq.Index.open("docs.sq") as index:
-        agent = sq.CoDA(sq.openai("x", base_url="http://127.0.0.1:9/v1", retries=0), index)
-        with pytest.raises(sq.EpisodeFailed, match="cannot connect"):
+        agent = sq.CoDA(sq.ScriptedEngine(lambda context: EngineRefused("no such key")), index)
+        with pytest.raises(sq.EpisodeFailed, match="engine: no such key"):
             agent.ask("Which city?")
         (episode,) = agent.ask_many(["Which city?"])
         assert (episode.answer, episode.errors[0].where) == ("", "engine")
