@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .engine.interface import Engine, Generation, Message, Sampling, Session
     from .engine.openai import OpenAIEngine
     from .engine.scripted import ScriptedEngine
-    from .errors import EngineError, OutsideError, SearchError, SubquestError, UsageError
+    from .errors import EngineError, EpisodeFailed, OutsideError, SearchError, SubquestError, UsageError
     from .events import Event
     from .limits import Limits
     from .record import Document, Episode, Evidence, Hit, Question, Segment, Step, Trajectory, Usage
@@ -58,6 +58,7 @@ _MODULES: dict[str, str] = {
     "Engine": "engine.interface",
     "EngineError": "errors",
     "Episode": "record",
+    "EpisodeFailed": "errors",
     "Evaluation": "shortcuts",
     "Event": "events",
     "Evidence": "record",
@@ -111,6 +112,7 @@ __all__ = [
     "Engine",
     "EngineError",
     "Episode",
+    "EpisodeFailed",
     "Evaluation",
     "Event",
     "Evidence",

@@ -7,6 +7,7 @@
     │       └── DamagedIndex      a file of an index is not what was written; a SearchRefused too
     ├── MissingDependency     an extra is not installed; the message gives the command that installs it
     └── OutsideError          something outside failed; systems record it on the trace and continue
+        ├── EpisodeFailed       `ask` got no answer because of such failures; it holds the episode
         ├── EngineError       a language model failed
         │   ├── EngineUnavailable   unreachable, timed out, overloaded: worth a retry
         │   ├── EngineRefused       401, 403, 404, bad request: a retry will not help
@@ -21,6 +22,7 @@ What a *model* does wrong (malformed tags, empty queries) is never an exception:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from .masking import public
 
@@ -47,15 +49,30 @@ class DataError(UsageError):
 class MissingDependency(UsageError):
     """An optional part is not installed."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} is not installed. Install it with: pip install 'subquest[{extra}]'")
+    def __init__(self, what: str, extra: str, otherwise: str = "") -> None:
+        """`otherwise` is what to do instead of installing it: `or …`."""
+        more = f", {otherwise}" if otherwise else ""
+        super().__init__(f"{what} is not installed. Install it with: pip install 'subquest[{extra}]'{more}")
         self.extra = extra
+
+
+OR_ENDPOINT = "or name a model at an endpoint: --model http://localhost:8000/v1"
+"""What to do where the embedded model cannot run."""
 
 
 class OutsideError(SubquestError):
     """Something outside the process failed; `retryable` says whether the same call may succeed later."""
 
     retryable = False
+
+
+class EpisodeFailed(OutsideError):
+    """A question got no answer because something outside failed."""
+
+    def __init__(self, message: str, episode: Any = None) -> None:
+        super().__init__(message)
+        self.episode = episode
+        """The whole attempt, as `solve` returns it."""
 
 
 class EngineError(OutsideError):

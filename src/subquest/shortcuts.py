@@ -18,6 +18,7 @@ from .evaluate.result_table import Scored
 from .notebook import progress, table_html
 from .process import run_sync
 from .record import Episode, Question, checked_question
+from .runtime.solver import answered
 from .systems.registry import needs_search
 
 
@@ -33,7 +34,10 @@ class Evaluation(Record):
 
 
 def ask(question: str | Question, *, seed: int | None = None, **spec: Any) -> Episode:
-    """Answer one question. `spec` are the fields of an `AgentSpec`: `index="docs.sq"`, `system="coda"`, `model=…`."""
+    """Answer one question. `spec` are the fields of an `AgentSpec`: `index="docs.sq"`, `system="coda"`, `model=…`.
+
+    Raises EpisodeFailed where a failure, such as an endpoint that is down, left it without an answer.
+    """
     agent_spec, shown = AgentSpec(**spec), progress()
     _check_search(agent_spec)
     question = checked_question(question)
@@ -42,7 +46,7 @@ def ask(question: str | Question, *, seed: int | None = None, **spec: Any) -> Ep
         async with open_agent(agent_spec) as agent:
             return await agent.solve(question, seed=seed, listener=shown.add if shown else None)
 
-    return run_sync(solve(), shown.watch if shown else None)
+    return answered(run_sync(solve(), shown.watch if shown else None))
 
 
 def compare(

@@ -307,7 +307,41 @@ def script(place: Path, *lines: tuple[str, str]) -> None:
 def test_unknown_is_a_normal_outcome(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script(place, ("planner", "<answer>unknown</answer>"))
     assert main([*ASK, "--abstain", "--quiet"]) == 0
-    assert capsys.readouterr().out.startswith("unknown: the documents that were read do not say\n")
+    assert capsys.readouterr().out.startswith("unknown: no document was read\n")
+    for query, said in (
+        ("bridge", "the documents that were read do not say"),
+        ("xyzzy", "the searches found no document"),
+    ):
+        script(
+            place,
+            ("planner", "<task>Who?</task>"),
+            ("executor", f"<search>{query}</search>"),
+            ("executor", "<result>not found</result>"),
+            ("planner", "<answer>unknown</answer>"),
+        )
+        assert main([*ASK, "--abstain", "--quiet", "--out", "o.md"]) == 0
+        assert capsys.readouterr().out.startswith(f"unknown: {said}\n")
+        assert f"\nUnknown: {said}.\n" in (place / "o.md").read_text()
+
+
+def test_the_limit_that_ended_an_episode_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script(place, ("planner", ""))
+    assert main([*ASK, "--max-seconds", "0"]) == 1
+    assert capsys.readouterr().out.startswith("no answer (limit reached: 0 seconds of the episode)\n")
+    script(place, ("planner", "<task>Who?</task>"), ("executor", ""), ("planner", "<answer>Kestel</answer>"))
+    assert main([*ASK, "--max-calls", "1", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("Kestel\n")
+    assert err == "subquest: limit reached: 1 model call of the episode\n"
+
+
+def test_what_roles_are_told_where_nothing_was_found_is_no_answer(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied = ("planner", "<answer>No result was found.</answer>")
+    script(place, ("planner", "<task>Who?</task>"), ("executor", ""), copied)
+    assert main([*ASK, "--max-calls", "1", "--quiet"]) == 1
+    assert capsys.readouterr().out.startswith("no answer (limit reached: 1 model call of the episode)\n")
 
 
 def test_a_model_that_writes_prose_brings_a_suggestion(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,18 @@
 """What is cheap to check is checked before a model is loaded, and before a run is begun."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import subquest as sq
 from subquest import AgentSpec
+from subquest.assemble.engines import EngineOptions
 from subquest.cli import main
 from subquest.cli.agent_options import warn_of_untrained
+from subquest.errors import EngineRefused
 
 MODEL = ["--model", "scripted:not-there.jsonl"]
 """Complains as soon as it is loaded, so that a message about anything else must have come before."""
@@ -130,11 +135,17 @@ def test_wrong_settings_are_told_first(
         (["study", "coda-topk", "--on", "nowhere.jsonl", "--out", "run"], "nowhere.jsonl"),
         (["eval", "toy.jsonl", "--out", "toy.jsonl/run"], "toy.jsonl"),
         (["eval", "toy.jsonl", "--out", "docs.sq"], "--out docs.sq: there is an index in it"),
+        (
+            ["eval", "toy.jsonl", "--out", "papers"],
+            "papers holds other things, such as letter.md, and no run: name a new",
+        ),
     ],
 )
 def test_data_and_output_are_told_first(
     command: list[str], message: str, toy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (toy / "papers").mkdir()
+    (toy / "papers" / "letter.md").write_text("Dear Mila")
     assert main([*command, *MODEL, "--index", "docs.sq"]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -146,3 +157,31 @@ def test_what_is_no_run_is_not_shown(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["view", str(tmp_path / "run.sqlite"), "--no-open"]) == 2
     assert "is not a run" in capsys.readouterr().err
     assert (tmp_path / "run.sqlite").read_text() == "garbage"
+
+
+def test_without_the_embedded_extra_a_message_says_what_to_do_and_nothing_is_left(toy: Path) -> None:
+    code = "import sys; sys.modules['numpy'] = None; from subquest.cli import main; sys.exit(main(sys.argv[1:]))"
+    for command, other in (
+        (
+            ["ask", "Which city?", "--index", "docs.sq", "--model", "embedded"],
+            "or name a model at an endpoint: --model http",
+        ),
+        (["demo"], "or ask a model at an endpoint: subquest ask"),
+    ):
+        done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "is not installed. Install it with: pip install 'subquest[embedded]', " + other in done.stderr
+    assert not (toy / "demo").exists()
+
+
+def test_ask_in_python_raises_what_ended_the_question(toy: Path) -> None:
+    spec = {"model": "openai:x@http://127.0.0.1:9/v1", "engine": EngineOptions(retries=0)}
+    with pytest.raises(sq.EpisodeFailed, match=r"engine: cannot connect to http://127\.0\.0\.1:9/v1") as caught:
+        sq.ask("Which city?", index="docs.sq", **spec)
+    assert caught.value.episode.stop_reason == "failed"
+    with sq.Index.open("docs.sq") as index:
+        agent = sq.CoDA(sq.ScriptedEngine(lambda context: EngineRefused("no such key")), index)
+        with pytest.raises(sq.EpisodeFailed, match="engine: no such key"):
+            agent.ask("Which city?")
+        (episode,) = agent.ask_many(["Which city?"])
+        assert (episode.answer, episode.errors[0].where) == ("", "engine")

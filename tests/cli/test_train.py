@@ -43,6 +43,13 @@ def test_a_finished_run_is_extended_by_the_command_that_it_prints(
     assert "optimiser.steps was 3, is 2" in capsys.readouterr().err, "a shorter run would be another one"
 
 
+def test_a_folder_with_other_things_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "letter.md").write_text("Dear Mila")
+    assert main(["train", SMOKE, "--out", str(tmp_path), *SHORT]) == 2
+    assert "holds other things, such as letter.md, and no run" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.md"]
+
+
 @pytest.mark.slow
 def test_more_steps_than_the_data_has_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", SMOKE, "--out", str(tmp_path / "run"), *SHORT, "--set", "optimiser.steps=50"]) == 0

@@ -38,6 +38,15 @@ def test_files(tmp_path: Path) -> None:
     assert len(questions_from(str(tmp_path / "world"))) == 3
 
 
+def test_a_repeated_id_is_skipped_too(tmp_path: Path) -> None:
+    rows = [{"id": "1", "question": question, "answers": ["x"]} for question in ("a?", "b?", "a?")]
+    bad: list[str] = []
+    (kept,) = read_questions(write(tmp_path / "x.jsonl", *rows), skip_bad=True, bad=bad)
+    assert kept.question == "a?"
+    assert "x.jsonl:2: the id '1' is used earlier by a different question" in bad[0]
+    assert "x.jsonl:3: repeats question '1'" in bad[1]
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

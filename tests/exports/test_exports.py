@@ -10,7 +10,7 @@ import pytest
 from subquest.errors import MissingDependency, UsageError
 from subquest.exports import FORMATS, check_export, export, write_export
 from subquest.readers import reader
-from subquest.record import Episode, Evidence, Question, Report, Section, Sentence
+from subquest.record import Episode, Evidence, Question, Report, Section, Sentence, Usage
 
 SOURCES = (
     Evidence("d1", "Orvane Bridge", "It was designed by Mila Torrun.", place={"file": "a.pdf", "page": 3}),
@@ -100,6 +100,31 @@ def test_a_short_answer_can_be_exported_too() -> None:
     for form in FORMATS:
         assert export(episode, form)
     assert "Mila Torrun" in export(episode, "md").decode()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_file_says_that_an_answer_is_not_supported(form: str, tmp_path: Path) -> None:
+    unsupported = Episode("e", Question("q", "Who?"), "coda", "m", answer="Mila Torrun", supported=False)
+    parts = msgspec.structs.replace(unsupported, evidence=SOURCES[:1], parts_supported=True)
+    supported = msgspec.structs.replace(parts, supported=True, parts_supported=False)
+    texts = []
+    for number, episode in enumerate((unsupported, parts, supported)):
+        path = tmp_path / f"{number}.{form}"
+        write_export(episode, path)
+        texts.append(" ".join(text_of(path).split()))
+    assert "Not supported by a document." in texts[0]
+    assert "Its parts are supported, the conclusion is not checked." in texts[1]
+    assert "upported" not in texts[2]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_file_says_why_there_is_no_answer(form: str, tmp_path: Path) -> None:
+    abstained = Episode("e", Question("q", "Who?"), "coda", "m", stop_reason="abstained", usage=Usage(searches=1))
+    failed = msgspec.structs.replace(abstained, stop_reason="failed")
+    for episode, said in ((abstained, "Unknown: the documents that were read do not say."), (failed, "(failed).")):
+        path = tmp_path / f"{episode.stop_reason}.{form}"
+        write_export(episode, path)
+        assert said in " ".join(text_of(path).split())
 
 
 def test_letters_that_are_not_western_are_embedded_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

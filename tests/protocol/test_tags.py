@@ -34,6 +34,12 @@ def blocks(text: str) -> list[tuple[str, str, bool]]:
         ('<task id="1">x</task>', [("task", "x", True)]),
         ("<|begin_call_subtask|>do it<|end_call_subtask|>", [("call_subtask", "do it", True)]),
         ("<|begin_search_query|>q", [("search_query", "q", False)]),
+        ("<|begin_search_query|>q</|end_search_query|>", [("search_query", "q", True)]),
+        ("<|begin_call_subtask|>q<|/end_call_subtask|> r", [("call_subtask", "q", True)]),
+        ("<|begin_x|>q<|end_x>", [("x", "q", True)]),
+        ("<|begin_x|>q<end_x|/>", [("x", "q", True)]),
+        ("<|begin_x|>q</|begin_x|>", [("x", "q", True)]),
+        ("<|begin_x|>q</end_of_turn>", [("x", "q</end_of_turn>", False)]),
         ("a < b and <b>bold</b>", []),
         ("", []),
     ],
@@ -71,7 +77,9 @@ def test_text_outside_is_kept() -> None:
 PARTS = st.one_of(
     st.text(max_size=12),
     st.sampled_from(
-        [f"<{t}>" for t in TAGS] + [f"</{t}>" for t in TAGS] + ["<|begin_x|>", "<|end_x|>", "<", ">", "</"]
+        [f"<{t}>" for t in TAGS]
+        + [f"</{t}>" for t in TAGS]
+        + ["<|begin_x|>", "<|end_x|>", "</|end_x|>", "<|begin_x", "end_x|>", "<", ">", "</", "|", "/"]
     ),
 )
 

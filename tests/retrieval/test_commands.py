@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from subquest.cli import main
+from subquest.errors import UsageError
 from subquest.record import Document
 from subquest.retrieval import Index
 
@@ -140,6 +141,16 @@ def test_rows_of_a_table_are_printed_a_line_each(
     monkeypatch.setenv("COLUMNS", "40")
     lines = told(capsys, "search", "Moorhen", "--index", tmp_path / "b.sq")[1].splitlines()
     assert [line for line in lines[1:] if not line.startswith("Boat: ")] == ["  18", "  6"], "the rest of long rows"
+
+
+def test_an_empty_query_is_wrong_and_a_hint_can_be_pasted(
+    index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, error = told(capsys, "search", " ", "--index", index)
+    assert (status, "the query is empty" in error) == (2, True)
+    hint = r"index embed '.*my docs\.sq'"
+    with Index.build(tmp_path / "my docs.sq", []) as named, pytest.raises(UsageError, match=hint):
+        named.search("Kelm", 1, mode="dense")
 
 
 def test_search_takes_its_settings_from_the_file(

@@ -72,6 +72,19 @@ def test_a_damaged_run(run_file: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert "there is no run" in capsys.readouterr().err
 
 
+def test_verify_says_that_more_may_be_saved_than_was_read(
+    run_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(run_file)) as db, db:
+        db.execute("UPDATE episode SET body = x'00' WHERE number = 1")
+    assert main(["runs", "verify", str(run_file)]) == 1
+    told = capsys.readouterr().out
+    assert "0 episodes read in full" in told
+    assert "--salvage SAVED may save more episodes than these" in told
+    assert main(["runs", "verify", str(run_file), "--salvage", str(tmp_path / "saved.sqlite")]) == 0
+    assert "saved 2 episodes" in capsys.readouterr().out
+
+
 def test_a_damaged_run_leaves_no_half_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a half export holds would be imported as if it were all."""
     path, lines = tmp_path / "run.sqlite", tmp_path / "run.jsonl"

@@ -26,6 +26,18 @@ from ..strategies import episodes as any_episodes
 from .samples import episode, question
 
 
+def test_a_folder_with_other_things_gets_no_run(tmp_path: Path) -> None:
+    for name in (".hidden", "train.log", "run.judge.sqlite"):
+        (tmp_path / name).write_text("harmless")
+    RunStore.create(tmp_path).close()
+    (tmp_path / "letter.md").write_text("Dear Mila")
+    RunStore.resume(tmp_path).close()
+    (tmp_path / "run.sqlite").unlink()
+    for begin in (RunStore.create, RunStore.resume):
+        with pytest.raises(UsageError, match=r"such as letter\.md, and no run"):
+            begin(tmp_path)
+
+
 async def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     made = [episode(f"e{n}", n) for n in range(5)]
     with RunStore.create(tmp_path / "run.sqlite", settings={"system": "coda"}) as run:

@@ -7,6 +7,7 @@ import pytest
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineError, UsageError
 from subquest.limits import Limits
+from subquest.process import run_sync
 from subquest.record import Document, Episode
 from subquest.runtime.sentence_check import is_supported
 from subquest.systems import registry
@@ -62,7 +63,7 @@ def ask(
 ) -> Episode:
     engine = ScriptedEngine(lambda context: reply(context, told))
     made: Any = registry.get("search-r1")(engine, FakeSearch(documents), limits=limits)
-    episode: Episode = made.ask(asked, style=style)
+    episode: Episode = run_sync(made.solve(asked, style=style))
     return episode
 
 

@@ -26,7 +26,7 @@ def said(*answers: str | Exception) -> list[Reply]:
 
 
 def ask(script: list[Reply], **options: object) -> Episode:
-    return registry.get("direct")(ScriptedEngine(script), **options).ask(QUESTION)  # type: ignore[arg-type]
+    return registry.get("direct")(ScriptedEngine(script), **options).ask_many([QUESTION])[0]  # type: ignore[arg-type]
 
 
 def test_most_attempts_decide() -> None:
@@ -100,7 +100,7 @@ def test_an_attempt_that_ends_by_an_error_is_noted_and_the_others_go_on(monkeypa
         ("attempt 3", "turns", False),
     ]
     monkeypatch.setattr(Flaky, "ends", [SearchError("gone"), SearchError("still"), SearchError("for good")])
-    failed = Flaky(ScriptedEngine([]), votes=3).ask(QUESTION)
+    (failed,) = Flaky(ScriptedEngine([]), votes=3).ask_many([QUESTION])
     assert (failed.answer, failed.stop_reason) == ("", "failed")
     assert [e.message for e in failed.errors] == ["gone", "still", "for good", "gone"]
     assert [e.fatal for e in failed.errors] == [False, False, False, True]

@@ -153,6 +153,18 @@ def test_asking_again_counts_as_asking(start: Start) -> None:
             assert client.post(f"/api/episodes/{first}/{way}").status_code == 429
 
 
+def test_a_wrong_request_is_no_question_unless_there_are_too_many(start: Start) -> None:
+    asked = {"question": "Where?", "system": "direct"}
+    with start(asks_per_minute=2) as server, server.client() as client:
+        wrong = [client.post("/api/ask", json={"question": ""}).status_code for _ in range(4)]
+        wrong.append(client.post("/api/episodes/nowhere/again").status_code)
+        assert wrong == [400] * 4 + [404]
+        assert [client.post("/api/ask", json=asked).status_code for _ in range(3)] == [202, 202, 429]
+    with start(asks_per_minute=1) as server, server.client() as client:
+        wrong = [client.post("/api/ask", json={"question": ""}).status_code for _ in range(7)]
+        assert wrong == [400] * 6 + [429]
+
+
 def test_a_wrong_address_or_method_is_told_the_right_one(server: Running) -> None:
     with server.client() as client:
         missing = client.get("/nowhere")

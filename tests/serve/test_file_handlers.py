@@ -12,6 +12,8 @@ import pytest
 
 from subquest import Index
 from subquest.retrieval.ingest import ingest
+from subquest.serve.indexes import Indexes
+from subquest.serve.replies import Problem
 from subquest.serve.settings import Settings
 
 from ..readers.made import archive, pdf
@@ -265,3 +267,35 @@ def test_names_stay_in_their_folder(start: Start, settings: Settings, name: str)
         assert file.startswith("trip/")
     (kept,) = (settings.indexes / "trip.sq" / "files" / "trip").iterdir()
     assert kept.read_bytes() == b"The ferry leaves."
+
+
+def test_an_index_that_is_served_takes_files_whatever_its_name(start: Start, settings: Settings) -> None:
+    Index.build(settings.indexes / "my index.sq", []).close()
+    with start() as server, server.client() as client:
+        assert put(client, "dogs.md", b"Dogs bark.", index="my index").status_code == 201
+        assert list(listed(client, "my index")) == ["my index/dogs.md"]
+        assert client.delete("/api/indexes/my index/file", params={"name": "dogs.md"}).json()["removed"] == 1
+        assert put(client, "dogs.md", b"Hunde bellen.", index="B\u00fccher").status_code == 201
+        for name in ("another index", ".hidden", "..", "a\\b", "_x", "B\u0075\u0308cher", "x" * 65, "\u6a4b" * 67):
+            refused = put(client, "dogs.md", b"Dogs bark.", index=name)
+            assert refused.status_code in (400, 404, 405), name
+    assert {path.name for path in settings.indexes.iterdir()} == {"my index.sq", "B\u00fccher.sq"}
+
+
+def test_a_name_that_leaves_the_folder_is_refused_even_if_it_is_served(tmp_path: Path) -> None:
+    with Index.build(tmp_path / "docs.sq", []) as index:
+        indexes = Indexes({"..": index, "a/b": index}, tmp_path / "indexes")
+        for name in ("..", "a/b"):
+            with pytest.raises(Problem, match="cannot be a name"):
+                indexes.has(name)
+
+
+def test_a_file_is_named_as_it_was_added_or_as_it_is_listed(start: Start) -> None:
+    with start() as server, server.client() as client:
+        for name in ("dogs.md", "trip/dogs.md"):
+            assert put(client, "dogs.md", b"Dogs bark.").status_code == 201
+            again = client.post("/api/indexes/trip/file/read", params={"name": name})
+            assert (again.status_code, again.json()["file"]["name"]) == (200, "trip/dogs.md")
+            gone = client.delete("/api/indexes/trip/file", params={"name": name})
+            assert gone.json() == {"index": "trip", "file": "trip/dogs.md", "removed": 1}
+            assert not listed(client)

@@ -45,7 +45,7 @@ def test_a_model_that_writes_anything(name: str, seed: int) -> None:
     limits = chance.choice([None, Limits(calls=5), Limits(tokens=500)])
     search = FakeSearch(failures=chance.choice([0, 0, 1]))
     agent = registry.get(name)(ScriptedEngine(reply), search, limits=limits, abstain=chance.random() < 0.2, **settings)
-    episode = agent.ask("Where was the designer born?")
+    (episode,) = agent.ask_many(["Where was the designer born?"])
     assert episode.answer or episode.stop_reason not in ("", "answered")
     assert episode.events[-1].kind == "end"
     texts = {document.id: document.text for document in DOCUMENTS}

@@ -28,7 +28,7 @@ EVIL = Document(
 
 
 def ask(name: str, script, search: FakeSearch | None = None, **options) -> Episode:  # type: ignore[no-untyped-def]
-    return registry.get(name)(ScriptedEngine(script), search or FakeSearch(), **options).ask(QUESTION)
+    return registry.get(name)(ScriptedEngine(script), search or FakeSearch(), **options).ask_many([QUESTION])[0]
 
 
 def env(episode: Episode, at: int = 0) -> str:
@@ -450,7 +450,7 @@ def test_every_system_survives_rambling_down_models_and_empty_budgets(name: str)
         lambda c: "</answer><think><plan>",
         lambda c: EngineRefused("401"),
     ):
-        episode = cls(ScriptedEngine(script), FakeSearch()).ask(QUESTION)
+        (episode,) = cls(ScriptedEngine(script), FakeSearch()).ask_many([QUESTION])
         assert episode.answer or episode.stop_reason in ("failed", "no answer")
         assert episode.events[-1].kind == "end"
         assert Episode.from_json(episode.to_json()) == episode

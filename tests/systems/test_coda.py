@@ -38,7 +38,7 @@ EXECUTOR = [
 
 def run(planner: list, executor: list, search: FakeSearch | None = None, **settings: object) -> Episode:
     engine = ScriptedEngine({"planner": planner, "executor": executor})
-    return CoDA(engine, search or FakeSearch(), **settings).ask(QUESTION)
+    return CoDA(engine, search or FakeSearch(), **settings).ask_many([QUESTION])[0]
 
 
 def kinds(episode: Episode) -> list[str]:
@@ -540,7 +540,7 @@ def test_a_search_that_hangs_is_left_when_the_time_is_over(late_clock: LateClock
 def test_where_nothing_was_found_nothing_is_answered() -> None:
     """The words that tell the planner of an empty hand are no answer to anyone's question."""
     script = {"planner": ["<task>who?</task>", EngineRefused("no")], "executor": ["<result></result>"] * 7}
-    episode = CoDA(ScriptedEngine(script), FakeSearch()).ask("Who designed it?")
+    episode = CoDA(ScriptedEngine(script), FakeSearch()).ask_many(["Who designed it?"])[0]
     assert episode.by_role("executor")[0].result == "No result was found."
     assert (episode.answer, episode.stop_reason) == ("", "failed")
 

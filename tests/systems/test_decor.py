@@ -26,7 +26,7 @@ ANSWERER = ["<think>So.</think><answer>Kestel</answer>"]
 
 def run(planner: list, filter: list, answerer: list, *, search: FakeSearch | None = None, **options) -> Episode:
     script = {"planner": planner, "filter": filter, "answerer": answerer, "compressor": options.pop("compressor", [])}
-    return DECOR(ScriptedEngine(script), search or FakeSearch(), **options).ask(QUESTION)
+    return DECOR(ScriptedEngine(script), search or FakeSearch(), **options).ask_many([QUESTION])[0]
 
 
 def memory_events(episode: Episode) -> list[dict]:

@@ -55,7 +55,7 @@ def test_the_command_of_the_page(
 
 def test_its_failures_are_recorded(example: Path) -> None:
     notes = registry.get(f"{example}:Notes")
-    episode = notes(ScriptedEngine(SCRIPT), FakeSearch(failures=99)).ask("Who?")
+    episode = notes(ScriptedEngine(SCRIPT), FakeSearch(failures=99)).ask_many(["Who?"])[0]
     assert (episode.answer, episode.stop_reason) == ("", "failed")
     assert [f.where for f in episode.errors] == ["search", "system"]
 

@@ -121,6 +121,8 @@ def run(args: argparse.Namespace) -> int:
         _print_answer(episode, streamed=args.quiet, likely=how_likely)
     for failure in episode.errors if args.quiet or args.json or args.events else ():  # the tree shows them
         print(f"subquest: {failure.where}: {printable(failure.message)}", file=sys.stderr)
+    if episode.limit_reached and (args.quiet or args.json):
+        print(f"subquest: limit reached: {episode.limit_reached}", file=sys.stderr)
     for problem in unwritten:
         print(f"subquest: {problem}", file=sys.stderr)
     if hint := endpoint_hint(episode, spec) or prose_hint(episode, spec, adapted) or system_hint(episode, adapted):
@@ -232,9 +234,7 @@ def _print_answer(episode: Any, *, streamed: bool, likely: str) -> None:
             print(f"  {dropped} dropped, which no quote supports")
         _print_usage(episode.usage)
         return
-    unknown = "unknown: the documents that were read do not say"
-    nothing = unknown if episode.stop_reason == "abstained" else f"no answer ({episode.stop_reason})"
-    print(printable(episode.answer) or nothing)
+    print(printable(episode.answer) or episode.why_no_answer)
     if likely:
         print(f"  {likely}")
     if episode.support_note:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import MissingDependency, UsageError
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -46,7 +46,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from .. import embedded
-    from ..models import embedded_model
     from ..record import Question
     from ..worlds import make_world
 
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if args.questions > MOST:
         raise UsageError(f"--questions {args.questions}: the demo's world is small; ask at most {MOST:,}")
     _check_folder(args.out)
-    embedded_model()  # says how to get it where it is missing, before a world is made
+    _check_model()  # before a world is made
     count = args.questions
     world = make_world(seed=args.seed, articles=ARTICLES, questions=max(count, 8), split="test", hops=(2, 3))
     index, office = _index(world, args.out), _office(args.out)
@@ -99,6 +98,22 @@ def run(args: argparse.Namespace) -> int:
     program = beside if shutil.which("subquest") is None and beside.exists() else "subquest"
     print(f'Ask your own: {program} ask "..." --index {index.path}')
     return 0
+
+
+def _check_model() -> None:
+    """Say what to install or to fetch where the embedded model cannot run."""
+    from ..models import embedded_model
+
+    try:
+        from ..engine.embedded.llama_cpp import open_library
+
+        open_library()
+    except MissingDependency:
+        own = 'subquest ask "..." --index INDEX --model http://localhost:8000/v1'
+        raise MissingDependency(
+            "the embedded model, which the demo runs on,", "embedded", f"or ask a model at an endpoint: {own}"
+        ) from None
+    embedded_model()
 
 
 def _say(text: str) -> None:
@@ -182,7 +197,7 @@ def _is_right(episode: Episode) -> bool:
 
 def _print(episode: Episode, right: bool) -> None:
     print(f"  {'right' if right else 'wrong'}  {episode.question.question}")
-    answer = episode.answer or f"no answer ({episode.stop_reason})"
+    answer = episode.answer or episode.why_no_answer
     print(f"         answered: {answer}" + ("" if right else f"; the right answer is {episode.question.answers[0]}"))
     if episode.support_note:
         print(f"         {episode.support_note}")

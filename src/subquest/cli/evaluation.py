@@ -185,11 +185,12 @@ def open_run(path: Path, settings: Mapping[str, Any], answers: int) -> Iterator[
     A run that could not begin, because a model is missing for example, leaves nothing behind.
     """
     from ..retrieval.store import exists
-    from ..runs import RunStore, run_path
+    from ..runs import RunStore
+    from ..runs.file import new_run_path
 
     if path.is_dir() and exists(path):
         raise UsageError(f"--out {path}: there is an index in it; name another place for the run")
-    file = run_path(path)
+    file = new_run_path(path)
     new, empty = not file.exists(), False
     made = [folder for folder in file.parents if not folder.exists()]
     try:

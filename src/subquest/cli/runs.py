@@ -244,6 +244,8 @@ def _verify(args: argparse.Namespace) -> int:
             "  an older version wrote this run, without checksums: changed numbers, names and short records cannot be "
             "found. Export and import it to add them"
         )
+    if not verdict.sound and not args.salvage:
+        lines.append("  reading stops at what is damaged: --salvage SAVED may save more episodes than these")
     if args.salvage:
         saved = salvage_run(path, Path(args.salvage))
         result["salvage"] = {"run": args.salvage, "episodes": saved.episodes, "lost": list(saved.lost)}

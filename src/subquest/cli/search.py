@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
 
     if (args.query is None) == (args.queries is None):
         raise UsageError("give one QUERY, or --queries FILE")
+    if args.query is not None and not args.query.strip():
+        raise UsageError("the query is empty")
     config = load_config(args.config, flags={"index": args.index, "search.k": args.k, "search.mode": args.mode})
     if not config.index:
         raise UsageError('there is nothing to search: give --index PATH, or write index = "PATH" in subquest.toml')

@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import MissingDependency, UsageError
 from ..masking import public
+from ..runs.file import RUN_FILE, refuse_foreign
 
 if TYPE_CHECKING:
     from ..train.run import TrainRun
 
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 """Environment variables for torch's GPU allocator: the first since torch 2.9, the others before (and still)."""
+
+OWN = ("commands.txt", "lock", "log", "recipe.tmp", "tensorboard")
+"""What a run that could not begin may have left in its folder."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.minutes is not None and not args.minutes >= 0:
         raise UsageError(f"--minutes {args.minutes:g}: give a number of minutes, 0 or more")
+    if first and not any((args.out / name).exists() for name in ("recipe.json", RUN_FILE)):
+        refuse_foreign(args.out, OWN)
     _grow_in_place()
     monitors = Monitors(())
     if first:

@@ -24,33 +24,38 @@ SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 def read_questions(path: str | Path, *, skip_bad: bool = False, bad: list[str] | None = None) -> list[Question]:
     """All questions of a file in any known format.
 
-    A broken row raises an error that names the file and the line; with `skip_bad` it is skipped and its message is
-    added to `bad`. A row that repeats an earlier one word for word is read once, with a note in `bad`; two different
-    rows with one id are always an error.
+    A broken row, or one whose id an earlier, different row has, raises an error that names the file and the line; with
+    `skip_bad` it is skipped and its message is added to `bad`. A row that repeats an earlier one word for word is read
+    once, with a note in `bad`.
     """
     path = Path(path)
     questions: dict[str, Question] = {}
     for number, question in _parsed_rows(path):
         place = f"{path}:{number}"
+        if not isinstance(question, DataError) and questions.get(question.id, question) != question:
+            question = _repeated(place, question)
         if isinstance(question, DataError):
             if not skip_bad:
                 raise question
             if bad is not None:
                 bad.append(str(question))
             continue
-        if questions.get(question.id, question) != question:
-            if question.id == id_of(None, question.question):
-                raise DataError(
-                    f"{place}: the question occurs earlier with other answers or fields; "
-                    "put all its answers into one row, or give each row an id"
-                )
-            raise DataError(f"{place}: the id {question.id!r} is used earlier by a different question")
         if question.id in questions and bad is not None:
             bad.append(f"{place}: repeats question {question.id!r}")
         questions[question.id] = question
     if not questions:
         raise DataError(f"{path}: no questions in it")
     return list(questions.values())
+
+
+def _repeated(place: str, question: Question) -> DataError:
+    """What is wrong with a row whose id an earlier, different row has."""
+    if question.id == id_of(None, question.question):
+        return DataError(
+            f"{place}: the question occurs earlier with other answers or fields; "
+            "put all its answers into one row, or give each row an id"
+        )
+    return DataError(f"{place}: the id {question.id!r} is used earlier by a different question")
 
 
 def iterate_questions(path: Path) -> Iterator[Question]:

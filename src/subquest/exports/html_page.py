@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from ..record import Episode, Report, Section
-from .markdown import cited, sources_of
+from .markdown import answer_text, cited, sources_of, support_line
 
 _STYLE = (
     "body{font:16px/1.55 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;color:#1c1c1e}"
@@ -18,7 +18,9 @@ def to_html(episode: Episode) -> str:
     """A whole page. Text of documents and models is escaped: it cannot act as markup."""
     report = episode.report or Report("short")
     title = escape(report.title or episode.question.question)
-    body = "".join(map(_section, report.sections)) or f"<p>{escape(episode.answer) or 'No answer was found.'}</p>"
+    body = "".join(map(_section, report.sections)) or f"<p>{escape(answer_text(episode))}</p>"
+    if note := support_line(episode):
+        body += f'<p class="missing">{escape(note)}</p>'
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"

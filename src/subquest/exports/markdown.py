@@ -20,8 +20,21 @@ def to_markdown(episode: Episode) -> str:
     if report.sections:
         parts += [_section(section, _escaped) for section in report.sections]
     else:
-        parts.append(_escaped(episode.answer) or "No answer was found.")
+        parts.append(_escaped(answer_text(episode)))
+    if note := support_line(episode):
+        parts.append(f"*{note}*")
     return "\n\n".join([*parts, *_sources(episode.evidence, _escaped)]) + "\n"
+
+
+def answer_text(episode: Episode) -> str:
+    """A short answer, or a sentence that says why there is none."""
+    return episode.answer or _sentence(episode.why_no_answer)
+
+
+def support_line(episode: Episode) -> str:
+    """What a reader must know of an answer that is not supported, as a sentence; of a report its sections say it."""
+    report = episode.report is not None and episode.report.style == "report"
+    return "" if report or not episode.support_note else _sentence(episode.support_note)
 
 
 def written_text(sections: Iterable[Section], sources: Sequence[Evidence]) -> str:
@@ -61,12 +74,16 @@ def sources_of(evidence: Sequence[Evidence]) -> list[Source]:
     return found
 
 
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def _section(section: Section, escape: Callable[[str], str]) -> str:
     sentences = []
     for sentence in section.sentences:
         words, marks, ending = cited(sentence)
         sentences.append(f"{escape(words)}{marks}{ending}")
-    body = " ".join(sentences) or f"{section.missing[:1].upper()}{escape(section.missing[1:])}."
+    body = " ".join(sentences) or escape(_sentence(section.missing))
     return f"## {escape(section.title)}\n\n{body}" if section.title else body
 
 

@@ -13,7 +13,7 @@ from fpdf import FPDF
 
 from ..errors import UsageError
 from ..record import Episode, Report
-from .markdown import cited, sources_of
+from .markdown import answer_text, cited, sources_of, support_line
 
 FONTS = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf", "FreeSans.ttf", "Arial Unicode.ttf")
 """Looked for in this order, in the folders where systems keep fonts; `SUBQUEST_FONT` names another file."""
@@ -26,12 +26,14 @@ def to_pdf(episode: Episode) -> bytes:
     title = _clean(report.title or episode.question.question)
     blocks: list[tuple[int, str]] = [(18, title)]
     if not report.sections:
-        blocks.append((11, _clean(episode.answer) or "No answer was found."))
+        blocks.append((11, _clean(answer_text(episode))))
     for section in report.sections:
         if section.title:
             blocks.append((14, _clean(section.title)))
         text = " ".join("".join(cited(sentence)) for sentence in section.sentences)
         blocks.append((11, _clean(text or f"{section.missing[:1].upper()}{section.missing[1:]}.")))
+    if note := support_line(episode):
+        blocks.append((11, note))
     if episode.evidence:
         blocks.append((14, "Sources"))
     for number, (where, quote, mark) in enumerate(sources_of(episode.evidence), 1):

@@ -8,7 +8,7 @@ import re
 from docx import Document
 
 from ..record import Episode, Report
-from .markdown import cited, sources_of
+from .markdown import answer_text, cited, sources_of, support_line
 
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot hold."""
@@ -20,7 +20,7 @@ def to_docx(episode: Episode) -> bytes:
     document.core_properties.title = _clean(report.title or episode.question.question)[:255]
     document.add_heading(_clean(report.title or episode.question.question), 0)
     if not report.sections:
-        document.add_paragraph(_clean(episode.answer) or "No answer was found.")
+        document.add_paragraph(_clean(answer_text(episode)))
     for section in report.sections:
         if section.title:
             document.add_heading(_clean(section.title), 1)
@@ -29,6 +29,8 @@ def to_docx(episode: Episode) -> bytes:
             paragraph.add_run("".join(map(_clean, cited(sentence))) + " ")
         if not section.sentences:
             paragraph.add_run(_clean(f"{section.missing[:1].upper()}{section.missing[1:]}.")).italic = True
+    if note := support_line(episode):
+        document.add_paragraph().add_run(note).italic = True
     if episode.evidence:
         document.add_heading("Sources", 1)
     for number, (where, quote, mark) in enumerate(sources_of(episode.evidence), 1):

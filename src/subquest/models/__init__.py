@@ -114,6 +114,7 @@ def get(
     model = known_model(name)
     path = model_path(name)
     if path != model.path and path.is_file():
+        _note_unused(name, path, files, say)
         return path
     if missing := _missing(model, say):
         if files:
@@ -121,7 +122,14 @@ def get(
         else:
             say(f"downloading {name}: {model.title} ({megabytes(sum(file.size for file in missing))})")
             download(model, missing, progress, mirror)
+    else:
+        _note_unused(name, model.path, files, say)
     return model.path
+
+
+def _note_unused(name: str, path: Path, files: Sequence[Path], say: Callable[[str], None]) -> None:
+    if files:
+        say(f"{name} is already here, in {path}; not looked at: {', '.join(map(str, files))}")
 
 
 def _missing(model: KnownModel, say: Callable[[str], None] = lambda line: None) -> list[ModelFile]:

@@ -117,7 +117,7 @@ def _pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
     """Tags in both dialects, wider than the parser reads them."""
     names = "|".join(sorted(map(re.escape, {*tags, *_SPEAKERS}), key=len, reverse=True))
     xml = rf"<\s{{0,20}}/?\s{{0,20}}(?:{names})(?:[\s/](?:[^<>]*|[^>]{{0,200}}))?>"
-    hira = r"<\s{0,20}\|\s{0,20}(?:begin|end)_[a-z_]{1,42}\s{0,20}\|\s{0,20}>"
+    hira = r"<(?=[^<>]{0,90}\|)[\s/|]{0,20}(?:begin|end)_[a-z_]{1,42}[\s/|]{0,20}>"
     return re.compile(f"{xml}|{hira}", re.IGNORECASE)
 
 

@@ -14,6 +14,7 @@ How odd input is read:
   reasoning models open `think` in the prompt, so all before it is thought, if a block comes after it or, where no tag
   stands before it, anything at all.
 - An opening tag written twice is one.
+- HiRA's tokens may lack a bar or have a slash too many: `</|end_x|>`, `<|end_x>` and `</|begin_x|>` end the block.
 """
 
 from __future__ import annotations
@@ -95,21 +96,32 @@ class _Token(NamedTuple):
     tidy: bool
 
 
+_WITH_BAR = r"(?=[^<>]{0,90}\|)"
+_MARKS = r"[\s/|]{0,20}"
+"""What stands around the name in HiRA's tokens, and what models write in its place."""
+
+
+def end_token(name: str) -> str:
+    """A pattern of what ends a block of HiRA's, as the parser reads it; `name` is a pattern too."""
+    return rf"<{_WITH_BAR}(?:{_MARKS}end|[\s|]{{0,20}}/{_MARKS}begin)_{name}{_MARKS}>"
+
+
 @functools.lru_cache(maxsize=64)
 def _pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
     names = "|".join(sorted(map(re.escape, tags), key=len, reverse=True))
     xml = rf"<[ \t]*+(?P<slash>/?)[ \t]*(?P<xml>{names})(?P<rest>(?:\s[^<>]{{0,200}})?)(?P<self>/?)>"
-    hira = r"<\|[ \t]*(?P<edge>begin|end)_(?P<hira>[a-z][a-z_]{0,40})[ \t]*\|>"
+    name = r"(?P<edge>begin|end)_(?P<hira>[a-z][a-z_]{0,40})"
+    hira = rf"<{_WITH_BAR}(?P<lead>{_MARKS}){name}{_MARKS}>"
     return re.compile(f"{xml}|{hira}", re.IGNORECASE)
 
 
 def _tokens(text: str, tags: tuple[str, ...]) -> list[_Token]:
     found = []
     for match in _pattern(tags).finditer(text):
-        slash, xml, rest, empty, edge, hira = match.groups()
+        slash, xml, rest, empty, lead, edge, hira = match.groups()
         start, end = match.span()
         if hira:
-            begins = edge.lower() == "begin"
+            begins = edge.lower() == "begin" and "/" not in lead
             tag = hira.lower()
             tidy = match[0] == f"<|{'begin' if begins else 'end'}_{tag}|>"
             found.append(_Token(tag, begins, not begins, start, end, tidy))

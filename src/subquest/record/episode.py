@@ -81,6 +81,28 @@ class Episode(Record):
         return UNKNOWN if self.stop_reason == "abstained" and not self.answer else self.answer
 
     @property
+    def limit_reached(self) -> str:
+        """The limit that ended it, such as `1 model call of the episode`; empty if none did, or no events are kept."""
+        ends = (e for e in reversed(self.events) if e.kind == "limit" and "." not in e.trajectory)
+        return next((str(e.data["what"]) for e in ends if e.data.get("spent")), "")
+
+    @property
+    def why_no_answer(self) -> str:
+        """What is said in place of an answer: `unknown: no document was read`, `no answer (failed)`."""
+        limit = f"limit reached: {self.limit_reached}" if self.limit_reached else ""
+        if self.stop_reason == "abstained":
+            return f"{UNKNOWN}: {self._nothing_known}{f' ({limit})' if limit else ''}"
+        reason = limit or self.stop_reason.replace("no answer", "")
+        return f"no answer ({reason})" if reason else "no answer"
+
+    @property
+    def _nothing_known(self) -> str:
+        found = any(event.kind == "documents" and event.data.get("hits") for event in self.events)
+        if found or self.usage.tool_calls or (self.usage.searches and not self.events):
+            return "the documents that were read do not say"
+        return "the searches found no document" if self.usage.searches else "no document was read"
+
+    @property
     def contexts(self) -> tuple[Trajectory, ...]:
         """One trajectory per context; the parts of a context whose window was full are joined."""
         if not any(t.part_of for t in self.trajectories):

@@ -235,7 +235,7 @@ class Index(Collection):
         return None if recorded is None else EncoderSpec(**recorded)
 
     def _no_vectors(self) -> str:
-        return f"{self.path} has no vectors; make them with: subquest index embed {self.path}"
+        return f"{self.path} has no vectors; make them with: subquest index embed {shlex.quote(str(self.path))}"
 
     def get(self, identifier: str) -> Document | None:
         """The document with this id, None where there is none."""

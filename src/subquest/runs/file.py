@@ -23,6 +23,7 @@ import re
 import shlex
 import sqlite3
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 
 from .. import checksums
@@ -69,6 +70,26 @@ def run_path(path: str | os.PathLike[str]) -> Path:
     return found / RUN_FILE if found.is_dir() else found
 
 
+def new_run_path(path: str | os.PathLike[str]) -> Path:
+    """The run file at a path, as `run_path`. Raises UsageError for a folder that holds other things and no run."""
+    file = run_path(path)
+    if file != Path(path) and not file.exists():
+        refuse_foreign(Path(path))
+    return file
+
+
+def refuse_foreign(folder: Path, own: Collection[str] = ()) -> None:
+    """Raise UsageError if a folder holds files that do not belong to a run; logs, hidden and empty files may be there,
+    and what is named in `own`."""
+    for path in sorted(folder.iterdir() if folder.is_dir() else ()):
+        harmless = path.name in own or path.name.startswith((".", "run.")) or path.suffix in _LOGS
+        if not harmless and (path.is_dir() or path.stat().st_size):
+            raise UsageError(
+                f"{folder} holds other things, such as {path.name}, and no run: name a new folder for the run"
+            )
+
+
+_LOGS = (".log", ".out", ".err")
 VERDICTS = ".judge.sqlite"
 """Suffix of the file that keeps the verdicts of a judge on a run."""
 

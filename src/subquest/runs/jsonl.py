@@ -26,7 +26,7 @@ from ..errors import DataError, SubquestError, UsageError
 from ..events import Event
 from ..input_file import check_input, parse_json
 from ..record import Episode, Question
-from .file import create_file, damaged, run_path
+from .file import create_file, damaged, new_run_path
 from .reader import Reader
 from .rows import Write
 from .writer import Receipt, Writer
@@ -59,7 +59,7 @@ def import_run(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
     try:
         with path.open(encoding="utf-8-sig") as file:
             numbered = ((f"{path}:{number}", line) for number, line in enumerate(file, 1) if line.strip())
-            return write_entries(((where, _parse(where, line)) for where, line in numbered), run_path(target))
+            return write_entries(((where, _parse(where, line)) for where, line in numbered), new_run_path(target))
     except OSError as error:
         raise UsageError(f"cannot import {path} into {target}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

@@ -26,7 +26,7 @@ from ..errors import UsageError
 from ..events import Event
 from ..masking import public_values
 from ..record import Episode, Question
-from .file import create_file, run_path
+from .file import create_file, new_run_path, run_path
 from .reader import Reader
 from .writer import Receipt, Writer
 
@@ -51,7 +51,7 @@ class RunStore(Reader):
         cls, path: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None, own_process: bool = False
     ) -> Self:
         """Create a run and open it for writing; `settings` are JSON values that say how it is run."""
-        file = run_path(path)
+        file = new_run_path(path)
         try:
             meta = {"settings": json.dumps(public_values(dict(settings or {}))), "created": json.dumps(time.time())}
         except TypeError as error:
@@ -67,7 +67,7 @@ class RunStore(Reader):
 
         Raises a UsageError if the run was started with other settings: its episodes would not belong together.
         """
-        file = run_path(path)
+        file = new_run_path(path)
         if not file.exists():
             try:
                 return cls.create(file, settings=settings, own_process=own_process)

@@ -11,6 +11,9 @@ from .replies import answer_in, box_in, boxed
 from .run import Answer
 from .turn import confidence
 
+NO_RESULT = "No result was found."
+"""What a role is told where another brought nothing; it is no answer, though a model may copy it as one."""
+
 
 def failed_part(stopped: Exception) -> str:
     """What ended a role or an episode, as the trace names it."""

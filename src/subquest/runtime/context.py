@@ -215,8 +215,10 @@ class Context:
 
     async def force(self, instruction: str, *tags: str) -> str:
         """One last turn beyond the budget, told to conclude. Empty if the model writes nothing or fails."""
-        reason = self.budget.exhausted() or self._full or "no valid action"
-        self.run.events.emit("limit", self.id, what=reason, message="a final answer is forced")
+        spent = self.budget.exhausted()
+        reason = spent or self._full or "no valid action"
+        ended = {"spent": True} if spent else {}
+        self.run.events.emit("limit", self.id, what=reason, message="a final answer is forced", **ended)
         self._concluding = True
         if instruction:
             self.interject(instruction)

@@ -5,11 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from ..errors import UsageError
+from ..errors import EpisodeFailed, UsageError
 from ..events import Event, Listener, TextListener
 from ..notebook import progress
 from ..process import run_sync
 from ..record import Episode, Question, Style, checked_question
+
+
+def answered(episode: Episode) -> Episode:
+    """The episode, unless something failed that ended it without an answer: then EpisodeFailed with the reason."""
+    fatal = dict.fromkeys(f"{f.where}: {f.message}" for f in episode.errors if f.fatal and f.where != "limit")
+    if episode.answer or not fatal:
+        return episode
+    raise EpisodeFailed("; ".join(fatal), episode)
 
 
 class Solver:
@@ -29,10 +37,11 @@ class Solver:
         raise NotImplementedError(f"{type(self).__name__} does not define solve()")
 
     def ask(self, question: str | Question, *, seed: int | None = None, style: Style | None = None) -> Episode:
-        """`solve`, for synchronous callers; notebooks show its progress."""
+        """`solve`, for synchronous callers; notebooks show its progress. Raises EpisodeFailed where a failure left it
+        without an answer."""
         shown = progress()
         listener, watch = (shown.add, shown.watch) if shown else (None, None)
-        return run_sync(self.solve(question, seed=seed, style=style, listener=listener), watch)
+        return answered(run_sync(self.solve(question, seed=seed, style=style, listener=listener), watch))
 
     async def solve_many(
         self, questions: Iterable[str | Question], *, concurrency: int = 8, seed: int | None = None

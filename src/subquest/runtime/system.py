@@ -28,7 +28,7 @@ from ..tools.egress import Egress
 from ..tools.function_tool import FunctionTool, from_function, with_unique_names
 from ..tools.tool_options import ToolOptions
 from ..tools.websearch import is_web
-from .answering import failed_part
+from .answering import NO_RESULT, failed_part
 from .context import LimitReached
 from .evidence import Finding, Support, support_of
 from .given_tools import TAGS, Form, GivenTools
@@ -330,6 +330,8 @@ class System(Solver, Generic[S]):
             raise UsageError(f"{type(self).__name__}.answer gave {given!r}; a system returns Answer(text)")
         if self.abstain and declines(answer.text):
             answer = dataclasses.replace(answer, text="", stop_reason="abstained")
+        elif answer.text.strip().rstrip(".") == NO_RESULT.rstrip("."):
+            answer = dataclasses.replace(answer, text="", stop_reason="no answer")
         return answer, details
 
     def recorded_settings(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Literal
 from ..english import counted
 from ..errors import EngineError
 from ..limits import Limits
-from ..protocol import fence
+from ..protocol import end_token, fence
 from ..record import Document
 from .answering import force_answer
 from .context import Context, LimitReached
@@ -27,7 +27,7 @@ from .run import Answer, Run
 from .turn import Turn, confidence
 from .window import Groups, Opening, Shown
 
-_TOKEN = re.compile(r"<\|\s*(?:begin|end)_")
+_TOKEN = re.compile(r"<[\s/]{0,20}\|[\s/]{0,20}(?:begin|end)_")
 _REMINDERS = 2
 """Reminders after turns without an action; then the loop ends with what was written."""
 _REPEATED = "This was already sent; its result stands above. Change it or conclude."
@@ -99,7 +99,8 @@ def _call(tags: tuple[str, ...]) -> re.Pattern[str]:
     """Matches a call by one of the tags, from its last opening token; other tokens are text."""
     begin = rf"<\|\s*begin_({'|'.join(map(re.escape, tags))})\s*\|>"
     content = r"((?:(?!<\|\s*begin_\1\s*\|>).)*?)"
-    return re.compile(rf"{begin}{content}(<\|\s*end_\1\s*\|>|\Z)", re.DOTALL | re.IGNORECASE | re.ASCII)
+    end = end_token(r"\1")
+    return re.compile(rf"{begin}{content}({end}|\Z)", re.DOTALL | re.IGNORECASE | re.ASCII)
 
 
 def inserted(before: str, text: str, *tags: str) -> str:

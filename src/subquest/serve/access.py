@@ -37,6 +37,10 @@ _HEADERS = {
 }
 _HOST = re.compile(r"(?:\[([^]]+)\]|([^]\[:@]+))(?::[0-9]*)?")
 _CLIENTS = 10_000
+_WRONG = frozenset({400, 404, 409, 413, 422})
+"""Statuses of requests that were wrong, and for which no model was called."""
+_REFUSED = 5
+"""So many wrong requests for each question of the limit are not counted as questions."""
 
 
 class AccessControl:
@@ -47,17 +51,40 @@ class AccessControl:
         self._settings = settings
         self._hosts = settings.hosts
         self._rate = Rate(settings.asks_per_minute)
+        self._refused = Rate(_REFUSED * settings.asks_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        reply = self._app
+        reply, send = self._app, _with_security_headers(send)
         try:
             self._check(scope)
+            if _asks(scope):
+                send = self._counted(scope, send)
         except Problem as problem:
             reply = problem_reply(problem)
-        await reply(scope, receive, _with_security_headers(send))
+        await reply(scope, receive, send)
+
+    def _counted(self, scope: Scope, send: Send) -> Send:
+        """Counts a question of a client, and no longer if it is refused as wrong. Raises Problem at the limit."""
+        client = (scope.get("client") or ("", 0))[0]
+        if wait := self._rate.take(client):
+            most = counted(self._settings.asks_per_minute, "question")
+            raise Problem(
+                429,
+                f"more than {most} a minute; try again in {wait:.0f} s",
+                code="rate_limit",
+                headers={"Retry-After": f"{wait:.0f}"},
+            )
+
+        async def counting(message: Message) -> None:
+            wrong = message["type"] == "http.response.start" and message["status"] in _WRONG
+            if wrong and not self._refused.take(client):
+                self._rate.give_back(client)
+            await send(message)
+
+        return counting
 
     def _check(self, scope: Scope) -> None:
         """Raises Problem if a request is not allowed."""
@@ -77,16 +104,10 @@ class AccessControl:
                 code="unauthorized",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        if scope["method"] == "POST" and (path in ASKING or _AGAIN.fullmatch(path)):
-            client = scope.get("client") or ("", 0)
-            if wait := self._rate.take(client[0]):
-                most = counted(self._settings.asks_per_minute, "question")
-                raise Problem(
-                    429,
-                    f"more than {most} a minute; try again in {wait:.0f} s",
-                    code="rate_limit",
-                    headers={"Retry-After": f"{wait:.0f}"},
-                )
+
+
+def _asks(scope: Scope) -> bool:
+    return scope["method"] == "POST" and bool(scope["path"] in ASKING or _AGAIN.fullmatch(scope["path"]))
 
 
 def shows_token(headers: Headers, *tokens: str) -> bool:
@@ -126,6 +147,12 @@ class Rate:
         if len(self._left) > _CLIENTS:
             self._left.popitem(last=False)
         return 0.0 if allowed else max(1.0, (1 - left) * 60 / self._most)
+
+    def give_back(self, client: str) -> None:
+        """Undo the last `take` of a client."""
+        if client in self._left:
+            left, seen = self._left[client]
+            self._left[client] = (min(self._most, left + 1), seen)
 
 
 def _name(host: str) -> str:

@@ -16,7 +16,7 @@ from ..readers.page_picture import page_picture
 from ..record import Document
 from ..retrieval import Index
 from ..retrieval.ingest import Report, State
-from .indexes import Indexes, plain_name
+from .indexes import Indexes, file_name_in, plain_name
 from .kept_files import Upload, described, opened
 from .replies import Json, Problem
 from .requests import Cited, DocumentAround, FileList, FileName, NewFile, PageOfFile, read_query
@@ -136,7 +136,7 @@ async def add(request: Request) -> Response:
         report = await indexes.add_uploads(name, [Upload(plain, path)], ocr=query.ocr)
     if not report.added + report.updated + report.unchanged and (problems := problems_of(report)):
         raise Problem(400, "; ".join(problems))
-    return Json(_reply(name, report, await _listed_as(indexes.local(name).index, f"{name}/{plain}")), 201)
+    return Json(_reply(name, report, await _listed_as(indexes.local(name).index, file_name_in(name, plain))), 201)
 
 
 async def _receive(request: Request, path: Path, name: str, limit: int) -> None:
@@ -174,12 +174,12 @@ async def read_again(request: Request) -> Response:
     """Read a file of an index again."""
     indexes, name = state_of(request).agents.indexes, request.path_params["index"]
     query = read_query(request, FileName)
-    report = await indexes.read_again(name, query.name, ocr=query.ocr)
-    return Json(_reply(name, report, await _listed_as(indexes.local(name).index, query.name)))
+    file, report = await indexes.read_again(name, query.name, ocr=query.ocr)
+    return Json(_reply(name, report, await _listed_as(indexes.local(name).index, file)))
 
 
 async def remove(request: Request) -> Response:
     """Remove a file with its passages."""
     indexes, name = state_of(request).agents.indexes, request.path_params["index"]
-    file = read_query(request, FileName).name
-    return Json({"index": name, "file": file, "removed": await indexes.remove_file(name, file)})
+    file, removed = await indexes.remove_file(name, read_query(request, FileName).name)
+    return Json({"index": name, "file": file, "removed": removed})

@@ -8,6 +8,7 @@ import re
 import shutil
 import tempfile
 import time
+import unicodedata
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
@@ -26,7 +27,8 @@ from .kept_files import Upload, add_uploads, read_again, remove_file
 from .replies import Problem
 
 log = logging.getLogger("subquest.serve")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_NEW_NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
+"""Names of indexes that clients create: letters of any alphabet. Those that are there may have others."""
 _UNFIT = re.compile(r"[\x00-\x1f\x7f/]")
 _ARRIVING = ".arriving-"
 """Prefix of folders for files that arrive."""
@@ -64,7 +66,8 @@ class Indexes:
         for path in sorted(self._folder.glob("*")) if self._folder.is_dir() else ():
             name = path.name.removesuffix(".sq")
             if (
-                _NAME.match(name)
+                _is_file_name(name)
+                and not name.startswith(".")
                 and name not in (*self._searches, self._making)
                 and path.is_dir()
                 and index_store.exists(path)
@@ -134,24 +137,26 @@ class Indexes:
                 if not known and not len(index):
                     await self._discard(name)
 
-    async def read_again(self, name: str, file: str, *, ocr: bool = False) -> Report:
-        """Read a file again, whether it has changed or not."""
+    async def read_again(self, name: str, file: str, *, ocr: bool = False) -> tuple[str, Report]:
+        """Read a file again, whether it has changed or not; returns its name in the index too."""
         async with self._writing(name):
             index = self.local(name).index
-            found = await self._file(index, file)
-            return await asyncio.to_thread(read_again, index, found, ocr=ocr, progress=self._progress)
+            found = await self._file(index, name, file)
+            return found.name, await asyncio.to_thread(read_again, index, found, ocr=ocr, progress=self._progress)
 
-    async def remove_file(self, name: str, file: str) -> int:
-        """Remove a file with its passages; returns their number."""
+    async def remove_file(self, name: str, file: str) -> tuple[str, int]:
+        """Remove a file with its passages; returns the file's name in the index and the number of passages."""
         async with self._writing(name):
             index = self.local(name).index
-            return await asyncio.to_thread(remove_file, index, await self._file(index, file))
+            found = await self._file(index, name, file)
+            return found.name, await asyncio.to_thread(remove_file, index, found)
 
-    async def _file(self, index: Index, name: str) -> IndexedFile:
-        found = await asyncio.to_thread(index.files.get, name)
-        if found is None:
-            raise Problem(404, f"there is no file {name!r} in this index")
-        return found
+    async def _file(self, index: Index, label: str, name: str) -> IndexedFile:
+        """A file by its name in the index, or by the name under which a client added it."""
+        for tried in (name, file_name_in(label, name)):
+            if (found := await asyncio.to_thread(index.files.get, tried)) is not None:
+                return found
+        raise Problem(404, f"there is no file {name!r} in this index")
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -188,12 +193,13 @@ class Indexes:
         """Whether the index exists. Raises Problem if documents cannot be added under the name."""
         if self._read_only:
             raise Problem(403, "this server accepts no documents (--read-only)", code="read_only")
-        if not _NAME.match(name):
-            raise Problem(400, f"{name!r} cannot be a name: use at most 64 letters, digits, dots and dashes")
         self.refresh()
-        if name not in self._searches:
+        known = name in self._searches
+        if not known:
             self._check_sound(name)
-        return name in self._searches
+        if not (_is_file_name(name) if known else _is_new_name(name)):
+            raise Problem(400, f"{name!r} cannot be a name: use at most 64 letters, digits, dots and dashes")
+        return known
 
     def _check_sound(self, name: str) -> None:
         if name in self._damaged:
@@ -243,6 +249,22 @@ def _distinct(files: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]
         taken.add(free)
         seen.add(name)
         yield free, content
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a name is a single part of a path, and can be shown."""
+    return name.isprintable() and not _UNFIT.search(name) and "\\" not in name and name not in ("", ".", "..")
+
+
+def _is_new_name(name: str) -> bool:
+    """Whether an index of that name can be created: its letters are normalised, and a file system takes it."""
+    composed = unicodedata.is_normalized("NFC", name)
+    return bool(_NEW_NAME.match(name)) and composed and len(name.encode()) <= _LONGEST
+
+
+def file_name_in(label: str, given: str) -> str:
+    """The name in an index of a file that a client added under the given name."""
+    return f"{label}/{plain_name(given)}"
 
 
 def plain_name(given: str) -> str:

@@ -207,7 +207,7 @@ class FileList(msgspec.Struct, frozen=True):
 
 
 class FileName(msgspec.Struct, frozen=True):
-    name: Annotated[str, Meta(description="of the file, as the index lists it")]
+    name: Annotated[str, Meta(description="of the file, as the index lists it or as it was added")]
     ocr: Annotated[bool, Meta(description="read scanned pages and images too")] = False
 
 

@@ -8,12 +8,12 @@ is the thread that advances all sessions together, `cell_cache` decides whose ce
 `engine` is the public class.
 """
 
-from ...errors import MissingDependency
+from ...errors import OR_ENDPOINT, MissingDependency
 
 try:
     import numpy  # noqa: F401
 except ImportError:
-    raise MissingDependency("numpy", "embedded") from None
+    raise MissingDependency("numpy, which the embedded model needs,", "embedded", OR_ENDPOINT) from None
 
 from .engine import EmbeddedEngine, EmbeddedSession
 

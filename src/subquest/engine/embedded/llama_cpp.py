@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from ...errors import EngineRefused, MissingDependency, UsageError
+from ...errors import OR_ENDPOINT, EngineRefused, MissingDependency, UsageError
 
 Build = Literal["auto", "xllamacpp", "llama-cpp-python"]
 
@@ -160,7 +160,7 @@ def open_library(build: Build = "auto") -> Library:
 def _file(package: str, pattern: str) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.origin:
-        raise MissingDependency(f"llama.cpp (the Python package {package})", "embedded")
+        raise MissingDependency(f"llama.cpp (the Python package {package})", "embedded", OR_ENDPOINT)
     for path in sorted(Path(spec.origin).parent.glob(pattern)):
         return path
     raise EngineRefused(f"the installed package {package} contains no llama.cpp library ({pattern})")

@@ -22,7 +22,7 @@ from ...errors import EngineError, OutsideError, SearchError
 from ...limits import Limits
 from ...protocol import fence, wrap
 from ...runtime.actions import ANSWER, SEARCH
-from ...runtime.answering import conclude_early
+from ...runtime.answering import NO_RESULT, conclude_early
 from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
 from ...runtime.given_tools import CALLS
@@ -183,7 +183,7 @@ class CoDA(System[CoDASettings]):
             result, stop_reason = "", "failed"
         aside = computes and not executor.documents  # the answer must follow from what others found
         findings.append(Finding(task, result, _refined(executor), executor.documents, executor.id, aside=aside))
-        result = result or "No result was found."
+        result = result or NO_RESULT
         await executor.close(stop_reason, result)
         run.events.emit("result", executor.id, result=result, forced=executor.forced)
         if not any(f"{failure.trajectory}.".startswith(f"{executor.id}.") for failure in run.errors):

@@ -24,7 +24,7 @@ from ...errors import EngineError
 from ...limits import Limits
 from ...retrieval.search import Search
 from ...runtime.actions import BOXED
-from ...runtime.answering import conclude_early, force_answer
+from ...runtime.answering import NO_RESULT, conclude_early, force_answer
 from ...runtime.context import Context, LimitReached
 from ...runtime.evidence import Finding
 from ...runtime.rendering import cut_to_tokens
@@ -206,7 +206,7 @@ class HiRA(ToolSystem[HiRASettings]):
         report = await carry_out(expert, desk)
         if settings.transfer or settings.memory:
             distilled = await coordinator.distil(planner, task, report, place + 9)
-        text = distilled.text if settings.transfer else report.conclusion or "No result was found."
+        text = distilled.text if settings.transfer else report.conclusion or NO_RESULT
         result = distilled.conclusion if settings.transfer else report.conclusion
         run.events.emit("result", report.trajectory or planner.id, result=text, expert=expert.name)
         finding = Finding(task, result, report.conclusion, report.documents, report.trajectory)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ...errors import EngineError
 from ...limits import Limits
 from ...protocol.loose_json import find_object
-from ...runtime.answering import note_stop
+from ...runtime.answering import NO_RESULT, note_stop
 from ...runtime.context import Context, LimitReached
 from ...runtime.prompts import Prompts
 from ...runtime.replies import said
@@ -40,7 +40,7 @@ class Distilled(NamedTuple):
 
     @property
     def text(self) -> str:
-        said = self.conclusion or "No result was found."
+        said = self.conclusion or NO_RESULT
         return f"{self.process}\nFinal conclusion: {said}" if self.process else said
 
 
