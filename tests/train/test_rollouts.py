@@ -136,7 +136,8 @@ def test_what_failed_is_no_forced_answer() -> None:
     question = Question("q", "Which?", ("a",))
     forced = ScriptedEngine({"planner": ["<task>b</task>", "<answer>a</answer>"], "executor": ["<result>a</result>"]})
     failed = ScriptedEngine({"planner": [EngineRefused("401")]})
-    figures = episode_figures([CoDA(engine, FakeSearch(), turns=1).ask(question) for engine in (forced, failed)])
+    systems = [CoDA(engine, FakeSearch(), turns=1) for engine in (forced, failed)]
+    figures = episode_figures([asyncio.run(system.solve(question)) for system in systems])
     assert (figures["forced"], figures["failed"]) == (0.5, 0.5)
 
 

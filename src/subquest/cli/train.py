@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 """Environment variables for torch's GPU allocator: the first since torch 2.9, the others before (and still)."""
 
-OWN = ("commands.txt", "lock", "log", "recipe.tmp", "tensorboard")
-"""What a run that could not begin may have left in its folder."""
+OWN = ("adapter", "best", "checkpoints", "commands.txt", "last", "lock", "log", "recipe.tmp", "tensorboard")
+"""What a run that could not begin, or was brought here without its metrics, may have in its folder."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
