@@ -7,9 +7,10 @@ import pytest
 
 from subquest.engine.scripted import ScriptedEngine
 from subquest.errors import EngineRefused, EngineUnavailable
+from subquest.evaluate.score import score
 from subquest.limits import Limits
 from subquest.protocol import TAGS
-from subquest.record import Document, Episode
+from subquest.record import Document, Episode, Question
 from subquest.runtime.system import System
 from subquest.systems import registry
 from subquest.systems.baselines.dialect import Action
@@ -319,6 +320,23 @@ def test_each_dialect_searches_reads_and_answers(name: str) -> None:
     assert env(episode).startswith(OPENINGS[name])
     assert len(episode.trajectories) == 1
     assert (episode.supported, episode.evidence) == (False, ())  # Kestel stands in no document that was read
+
+
+@pytest.mark.parametrize(("answer", "withheld"), [("Kestel", ""), ("Vienna", "Vienna")])
+def test_only_supported_answers_are_given(answer: str, withheld: str) -> None:
+    engine = ScriptedEngine([f"<answer>{answer}</answer>"])
+    question = Question("q", "In which town was Mila Torrun born?", ("Kestel",))
+    episode = registry.get("rag")(engine, FakeSearch(), only_supported=True).ask(question)
+    (given,) = [event.data for event in episode.events if event.kind == "answer"]
+    if withheld:
+        assert (episode.answer, episode.stop_reason, episode.evidence) == ("", "abstained", ())
+        assert given["withheld"] == withheld
+        assert episode.why_no_answer == "unknown: no document supports the answer that was found"
+    else:
+        assert (episode.answer, episode.supported) == (answer, True)
+        assert "withheld" not in given
+    assert score(episode)["unknown_answerable"] == bool(withheld)
+    assert episode.settings["only_supported"] is True
 
 
 def test_o2_searcher_asks_several_things_in_one_search() -> None:

@@ -87,6 +87,8 @@ class AgentSpec(Record, kw_only=True):
     """A set of prompts, `full` or `compact` (default: the model's), or a folder of prompt files."""
     votes: int = 1
     abstain: bool | None = None
+    only_supported: bool = False
+    """Withhold answers that no document supports."""
     style: Style = "short"
     """How answers are written: `short`, `sentence` or `report`."""
     files: tuple[str, ...] = ()
@@ -243,6 +245,7 @@ def build_agent(spec: AgentSpec, resources: Resources) -> System[Any]:
         prompts=spec.prompts,
         preset=spec.preset,
         abstain=spec.abstain,
+        only_supported=spec.only_supported,
         votes=spec.votes,
         style=spec.style,
         search_tokens=spec.search_tokens,

@@ -34,6 +34,9 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="allow the answer 'unknown' (default: if the model's adapter was trained to say it)",
     )
+    agent.add_argument(
+        "--only-supported", action="store_true", help="say 'unknown' in place of an answer that no document supports"
+    )
     agent.add_argument("--votes", type=int, default=1, metavar="N", help="answer up to N times; the majority decides")
     agent.add_argument(
         "--egress",
@@ -134,6 +137,7 @@ def spec_from(args: argparse.Namespace, config: Config | None = None) -> AgentSp
         "roles": roles_from(args),
         "votes": args.votes,
         "abstain": args.abstain,
+        "only_supported": args.only_supported,
         "files": tuple(getattr(args, "file", ())),
         **({"cache": None} if args.no_cache else {}),
     }

@@ -159,6 +159,7 @@ def _settings(config: Config, spec: AgentSpec, args: argparse.Namespace) -> dict
         "settings": dict(spec.settings),
         **({"dialect_content": dialect} if dialect else {}),
         **({"abstain": True} if spec.abstain else {}),
+        **({"only_supported": True} if spec.only_supported else {}),
         **({"votes": spec.votes} if spec.votes > 1 else {}),
         "preset": spec.preset,
         "roles": sorted(args.role),

@@ -33,7 +33,7 @@ def score(episode: Episode) -> dict[str, float]:
         scores[f"peak_{role}"] = max(scores.get(f"peak_{role}", 0), spent.peak_context)
         tokens = spent.prompt_tokens - spent.cached_tokens + spent.completion_tokens
         scores[f"tokens_{role}"] = scores.get(f"tokens_{role}", 0) + tokens
-    if episode.question.unanswerable or episode.settings.get("abstain"):
+    if episode.question.unanswerable or any(map(episode.settings.get, ("abstain", "only_supported"))):
         kind = "unknown_unanswerable" if episode.question.unanswerable else "unknown_answerable"
         scores[kind] = float(episode.stop_reason == "abstained")
     if episode.supported is not None:

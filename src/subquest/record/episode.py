@@ -97,6 +97,8 @@ class Episode(Record):
 
     @property
     def _nothing_known(self) -> str:
+        if any(event.kind == "answer" and event.data.get("withheld") for event in self.events):
+            return "no document supports the answer that was found"
         found = any(event.kind == "documents" and event.data.get("hits") for event in self.events)
         if found or self.usage.tool_calls or (self.usage.searches and not self.events):
             return "the documents that were read do not say"

@@ -106,6 +106,7 @@ class System(Solver, Generic[S]):
         prompts: str | Path | None = None,
         preset: str = "",
         abstain: bool | None = None,
+        only_supported: bool = False,
         votes: int = 1,
         style: Style = "short",
         tools: Sequence[FunctionTool | Callable[..., Any]] = (),
@@ -115,8 +116,9 @@ class System(Solver, Generic[S]):
     ) -> None:
         """`prompts` is a prompt set, `full` or `compact` (instead of each model's own), or a folder with prompt files
         that replace single ones. `abstain` allows the answer "unknown", which ends the episode as abstained and without
-        an answer; by default it is allowed where the model that answers was trained to say it. With `votes` above 1, a
-        question is answered up to that many times and the majority decides. `style` is how answers are written: in a
+        an answer; by default it is allowed where the model that answers was trained to say it. With `only_supported` an
+        answer that no document supports is withheld and ends so, too. With `votes` above 1, a question is answered up
+        to that many times and the majority decides. `style` is how answers are written: in a
         few words, in a sentence with a citation, or as a report. `tools` are functions that its roles can call;
         `tool_options` is the section `[tools]` of subquest.toml. What one search finds is cut to what the query needs
         of it, in `search_tokens` (`excerpts`).
@@ -128,6 +130,7 @@ class System(Solver, Generic[S]):
         self.search_tokens = search_tokens
         answers = _first(self.engines, (self._answering, "", *self.engines))
         self.abstain = abstain if abstain is not None else answers is not None and "abstain" in trained_ways(answers)
+        self.only_supported = only_supported
         self.votes = votes
         self.style = self._checked_style(style)
         self.settings: S = self._read_settings(preset, settings)
@@ -277,6 +280,9 @@ class System(Solver, Generic[S]):
         answer, details = await self._answer_or_failure(run, writer if style == "report" else None)
         answer = dataclasses.replace(answer, forced=answer.forced and bool(answer.text))
         evidence, supported, parts = self._support(run, answer) if support else Support(answer.evidence, None)
+        if self.only_supported and answer.text and supported is False and not parts:
+            details["withheld"] = answer.text
+            answer, evidence = dataclasses.replace(answer, text="", stop_reason="abstained", evidence=()), ()
         if style == "sentence" and answer.text and not declines(answer.text):
             answer = await writer.sentence(answer, evidence)
             evidence = answer.evidence if answer.evidence else evidence
@@ -338,6 +344,7 @@ class System(Solver, Generic[S]):
         """What an episode records about how it was answered."""
         settings = {**to_dict(self.settings), "prompts": self.prompt_set}
         settings |= {"abstain": True} if self.abstain else {}
+        settings |= {"only_supported": True} if self.only_supported else {}
         settings |= {"search_tokens": self.search_tokens} if self.search_tokens is not None else {}
         settings |= {"tools": [tool.name for tool in self.tools]} if self.tools else {}
         return settings | ({"votes": self.votes} if self.votes > 1 else {})
