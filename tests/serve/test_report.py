@@ -74,6 +74,24 @@ def test_a_server_without_an_index_refuses_what_must_search(tmp_path: Path) -> N
     assert agents.get("direct").name == "direct"
 
 
+def test_an_adapter_is_left_out_where_its_model_is_asked_by_a_system_that_it_was_not_trained_for(
+    tmp_path: Path,
+) -> None:
+    class Adapted(ScriptedEngine):
+        has_adapter = True
+
+        def without_adapter(self) -> ScriptedEngine:
+            return published
+
+    published, adapted = ScriptedEngine([]), Adapted([])
+    models = {"default": {"": adapted}, "mine": {"": adapted}}
+    spec, indexes = AgentSpec(model="gguf:own.gguf"), Indexes({}, tmp_path, read_only=False)
+    agents = Agents(spec, ["hira", "direct"], models, indexes, places={"mine": "qwen-1.5b"})
+    assert agents.get("hira", "default").engines[""] is adapted
+    assert agents.get("hira", "mine").engines[""] is published
+    assert agents.get("direct", "mine").engines[""] is adapted
+
+
 @needs_browser
 def test_the_page_asks_for_a_report_and_shows_it(start: Start, page: Any) -> None:
     with start(script) as server:

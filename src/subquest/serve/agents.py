@@ -62,12 +62,14 @@ class Agents:
         indexes: Indexes,
         cache: Cache | None = None,
         tools: Sequence[FunctionTool] = (),
+        places: Mapping[str, str | Mapping[str, str]] | None = None,
     ) -> None:
         """The first system and the first model are the defaults. The spec's preset and settings are for its own system
-        alone; the rest of it is for all systems."""
+        alone; the rest of it is for all systems. `places` are the models as `--model` has them, by name."""
         self._spec = spec
         self.systems = list(systems)
         self._own = models
+        self._places = places or {}
         self._engines = models
         self.page_model: ModelSettings | None = None
         """What was set on the page."""
@@ -171,7 +173,8 @@ class Agents:
         return self._built[key]
 
     def _build(self, system: str, model: str, engines: Mapping[str, Engine], search: Search | None) -> System[Any]:
-        spec = self._spec.replace(prompts=self._prompts(model))
+        place = self.page_model.name if model == PAGE and self.page_model else self._places.get(model, self._spec.model)
+        spec = self._spec.replace(prompts=self._prompts(model), model=place)
         if system != spec.system:
             spec = spec.replace(system=system, preset="", settings={}, tools_optional=True)
         return build_agent(spec, Resources(engines, search, self._cache, self._tools))
@@ -249,7 +252,8 @@ async def open_agents(
         cache: Cache | None = None
         missing = ""
         tools = await stack.enter_async_context(open_tools(spec.tools, spec.tool_options))
-        for name, model in {"default": spec.model, **more_models}.items():
+        places = {"default": spec.model, **more_models}
+        for name, model in places.items():
             resources = open_resources(spec.replace(model=model, index=None, tools=()))
             try:
                 opened = await stack.enter_async_context(resources)
@@ -261,7 +265,7 @@ async def open_agents(
             models[name], cache = opened.engines, opened.cache
         order = [spec.system, *(name for name in system_names() if name != spec.system)]
         offered = Indexes(searches, settings.indexes, read_only=settings.read_only)
-        agents = Agents(spec, order, models, offered, cache, tools)
+        agents = Agents(spec, order, models, offered, cache, tools, places)
         if settings.who_sets_model != "nobody":
             try:
                 agents.set_model(model_settings.load(settings.runs))
