@@ -136,22 +136,14 @@ def _check(part: BufferedRandom, wanted: Wanted, what: str) -> None:
 @contextmanager
 def _part_file(wanted: Wanted) -> Iterator[BufferedRandom | None]:
     """The part file, locked; None if another process has brought the file here meanwhile."""
-    path = wanted.part
-    try:
-        with locked(path) as part:
-            if (
-                end_of(part) == 0
-                and wanted.sha256
-                and wanted.target.is_file()
-                and sha256(wanted.target) == wanted.sha256
-            ):
+    path, target = wanted.part, wanted.target
+    with locked(path) as part:
+        try:
+            there = end_of(part) == 0 and wanted.sha256 and target.is_file() and sha256(target) == wanted.sha256
+            yield None if there else part
+        finally:  # still locked: whoever waits for the file sees that it is gone, and begins another one
+            if end_of(part) == 0 and _is_at(part, path):
                 path.unlink()
-                yield None
-            else:
-                yield part
-    finally:
-        if path.is_file() and path.stat().st_size == 0:
-            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -160,11 +152,19 @@ def locked(path: Path) -> Iterator[BufferedRandom]:
     while True:
         file = path.open("a+b")
         fcntl.flock(file, fcntl.LOCK_EX)
-        if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+        if _is_at(file, path):
             break
         file.close()  # who held it has renamed or removed it
     with file:
         yield file
+
+
+def _is_at(file: BufferedRandom, path: Path) -> bool:
+    """Whether a path still leads to an open file."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _keep(part: BufferedRandom, target: Path, inspect: Inspect | None) -> None:
